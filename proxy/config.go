@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// BrokerKind says by which rules the upstream brokers mark duplicates and
+// show producer state (see docs/semantics.md, "What kind of broker").
+type BrokerKind int
+
+const (
+	// ApacheKafka marks a duplicate by log_append_time and lists idle
+	// producers in DescribeProducers.
+	ApacheKafka BrokerKind = iota
+	// EmbeddedKfake marks a duplicate by log_start_offset −1 and shows
+	// producer state only in the log's tail batch. For demo, dev and tests.
+	EmbeddedKfake
+)
+
+// Mode is what a rule asks of Produce requests to the topics it matches.
+type Mode int
+
+const (
+	// ModeOff forwards untouched.
+	ModeOff Mode = iota
+	// ModeRequire fences conditional batches and refuses all others.
+	ModeRequire
+)
+
+// Rule applies a mode to the topics that match a glob pattern (path.Match
+// syntax, '*' matches any run of characters). The first match wins.
+type Rule struct {
+	Topics string
+	Mode   Mode
+}
+
+// PortRange is an inclusive range of TCP ports. The broker with node id n is
+// served on First+n, so every replica of the proxy agrees without talking to
+// the others. A node id that falls outside needs an entry in
+// Config.NodePorts; without one the broker is left out of what clients see.
+type PortRange struct{ First, Last int }
+
+// Config is everything a Proxy needs. The zero value of an optional field
+// means its default, given beside it; New validates and names the bad field.
+type Config struct {
+	// Bootstrap lists upstream host:port addresses; at least one.
+	Bootstrap []string
+	// Listen is the host:port that clients bootstrap from. Port 0 picks one.
+	Listen string
+	// AdvertisedHost is the host name told to clients for every broker;
+	// default: the host of Listen, or 127.0.0.1 if that is unspecified.
+	AdvertisedHost string
+	// BrokerPorts is where brokers are served. The zero value means: the
+	// ports after Listen's (Listen+1+n for node id n), or, with Listen port 0,
+	// any free port for each broker (tests and the demo).
+	BrokerPorts PortRange
+	// NodePorts overrides BrokerPorts for single node ids.
+	NodePorts map[int32]int
+
+	// Rules are tried in order; no match means Default.
+	Rules []Rule
+	// Default is the mode of topics that no rule matches; zero: ModeOff.
+	Default Mode
+
+	// FenceID is the constant producer id of all proxies of a cluster;
+	// default 0x4f66667365740001.
+	FenceID int64
+	// BrokerKind; zero: ApacheKafka.
+	BrokerKind BrokerKind
+	// Unsafe switches the fence off: batches are checked against the cached
+	// high watermark only and then forwarded. For demonstrations and twins
+	// of safety tests; it loses the races that the fence wins.
+	Unsafe bool
+
+	// ViewMaxAge bounds how old a view may be when it is used; default 60 s.
+	ViewMaxAge time.Duration
+	// AdmissionWait is the least time after which the head of a partition's
+	// queue stops waiting for the batch in flight; default 50 ms.
+	AdmissionWait time.Duration
+	// AssertedProducerExpiry, if positive, is the operator's word for the
+	// brokers' producer.id.expiration.ms where it cannot be read.
+	AssertedProducerExpiry time.Duration
+	// AssertedConnectionIdle, if positive, is the operator's word for the
+	// brokers' connections.max.idle.ms where it cannot be read.
+	AssertedConnectionIdle time.Duration
+	// ClockSkew is how far apart the clocks of clients, proxies and brokers
+	// may be; default 10 s.
+	ClockSkew time.Duration
+	// IdleViews is how many partitions' views are kept while nothing is in
+	// flight for them; default 100,000.
+	IdleViews int
+
+	// MaxFrameBytes is the largest request frame accepted; default 100 MiB.
+	MaxFrameBytes int
+	// MaxDecompressedBytes bounds a batch after decompression; default 64 MiB.
+	MaxDecompressedBytes int
+	// MaxPendingRequests bounds the requests of one connection that are not
+	// answered yet; reading pauses at it. Default 1,024.
+	MaxPendingRequests int
+	// MaxConnections bounds client connections; default 10,000.
+	MaxConnections int
+	// DialTimeout bounds one upstream connection attempt; default 5 s.
+	DialTimeout time.Duration
+	// HandshakeTimeout is how long a new connection may take to send its
+	// first whole request; default 30 s.
+	HandshakeTimeout time.Duration
+	// IdleTimeout closes connections on which nothing moved; default 0: the
+	// broker's own idle limit decides.
+	IdleTimeout time.Duration
+	// DrainTimeout bounds the drain after Run's context ends; default 10 s.
+	DrainTimeout time.Duration
+
+	// Logger; default slog.Default().
+	Logger *slog.Logger
+	// Meter; default: metrics are not recorded.
+	Meter metric.Meter
+	// Dial opens upstream connections (the seam for TLS); default net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// ListenFunc opens listeners (the seam for TLS and tests); default net.Listen.
+	ListenFunc func(network, address string) (net.Listener, error)
+}
