@@ -1,0 +1,250 @@
+package kafkacluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DefaultVersion is the Kafka version that runs when neither Options.Version
+// nor the environment variable KAFKA_VERSION names one.
+const DefaultVersion = "4.1.1"
+
+// startTimeout bounds the start of one node. A loaded machine with two cores
+// takes about 20 s for three of them.
+const startTimeout = 120 * time.Second
+
+// NodeID is Kafka's node.id. A cluster of n brokers has the ids 1 to n.
+type NodeID int32
+
+// ErrNoSuchNode is returned for an id that the cluster does not have.
+var ErrNoSuchNode = errors.New("no such node")
+
+// Options says what to run. The zero value is three brokers of DefaultVersion
+// on free ports, in a temporary directory.
+type Options struct {
+	// Version of Apache Kafka, 3.7 or later; default $KAFKA_VERSION, else
+	// DefaultVersion.
+	Version string
+	// Brokers is how many nodes run; default 3.
+	Brokers int
+	// Dir holds configurations, output and data. Default: a temporary
+	// directory that Stop removes. Another directory is left in place, and a
+	// later Start with the same ports finds its data again.
+	Dir string
+	// FirstPort is the first of 2×Brokers consecutive ports: the brokers' in
+	// the order of their ids, then the controllers'. Zero picks free ones.
+	FirstPort int
+	// Properties are added to every node's server.properties and win over the
+	// launcher's own.
+	Properties map[string]string
+	// Heap is the maximum Java heap of a node, as for -Xmx; default 768m.
+	Heap string
+}
+
+func (o Options) withDefaults() Options {
+	o.Version = cmp.Or(o.Version, os.Getenv("KAFKA_VERSION"), DefaultVersion)
+	o.Brokers = cmp.Or(o.Brokers, 3)
+	o.Heap = cmp.Or(o.Heap, "768m")
+	return o
+}
+
+// Cluster is a running cluster. Its methods may be called concurrently.
+type Cluster struct {
+	version string
+	dir     string
+	tempDir bool
+	java    javaCommand
+	nodes   []*node // index is NodeID−1
+}
+
+// Start brings a cluster up and returns when every broker is started. ctx
+// bounds the start only (the first one downloads about 100 MB of jars); the
+// caller must call Stop. On failure nothing is left running, and the error
+// holds the last lines of the output of the node that failed.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	options = options.withDefaults()
+	java, err := prepareJava(ctx, options.Version)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{version: options.Version, java: java}
+	if err := c.makeDir(options.Dir); err != nil {
+		return nil, err
+	}
+	if err := c.boot(ctx, options); err != nil {
+		return nil, errors.Join(fmt.Errorf("start Kafka %s: %w", options.Version, err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) makeDir(dir string) error {
+	if dir == "" {
+		temp, err := os.MkdirTemp("", "kafkacluster-")
+		c.dir, c.tempDir = temp, true
+		return err
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	c.dir = absolute
+	return os.MkdirAll(absolute, 0o755)
+}
+
+func (c *Cluster) boot(ctx context.Context, options Options) error {
+	firstPort := options.FirstPort
+	if firstPort == 0 {
+		var err error
+		if firstPort, err = FreePorts(2 * options.Brokers); err != nil {
+			return err
+		}
+	}
+	layout := layout{dir: c.dir, brokers: options.Brokers, firstPort: firstPort, extra: options.Properties}
+	if err := layout.write(); err != nil {
+		return err
+	}
+	for id := NodeID(1); int(id) <= options.Brokers; id++ {
+		c.nodes = append(c.nodes, &node{
+			id:      id,
+			address: layout.address(id),
+			output:  filepath.Join(c.dir, fmt.Sprintf("%d.log", id)),
+			command: c.java.broker(options.Heap, layout.log4j(), layout.properties(id)),
+		})
+	}
+	if err := c.format(ctx, layout); err != nil {
+		return err
+	}
+	return c.each(func(n *node) error { return n.start(ctx) })
+}
+
+// format prepares the data directories, all nodes at once since each costs a
+// Java start. A directory that is formatted already keeps its identity.
+func (c *Cluster) format(ctx context.Context, layout layout) error {
+	cluster := newClusterUUID()
+	return c.each(func(n *node) error {
+		if _, err := os.Stat(filepath.Join(layout.data(n.id), "meta.properties")); err == nil {
+			return nil
+		}
+		_, err := c.Tool(ctx, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", layout.properties(n.id))
+		return err
+	})
+}
+
+// each runs f on every node concurrently and joins the errors.
+func (c *Cluster) each(f func(*node) error) error {
+	failures := make(chan error, len(c.nodes)) // one send each, never blocks
+	for _, n := range c.nodes {
+		go func() { failures <- f(n) }()
+	}
+	var all []error
+	for range c.nodes {
+		all = append(all, <-failures)
+	}
+	return errors.Join(all...)
+}
+
+// Version is the Kafka version that runs.
+func (c *Cluster) Version() string { return c.version }
+
+// Dir is where configurations, output and data are.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Bootstrap lists the brokers' addresses, separated by commas, as clients take
+// them for bootstrap.servers.
+func (c *Cluster) Bootstrap() string {
+	var addresses []string
+	for _, n := range c.nodes {
+		addresses = append(addresses, n.address)
+	}
+	return strings.Join(addresses, ",")
+}
+
+// Address is the host:port of one broker, empty for an unknown id.
+func (c *Cluster) Address(id NodeID) string {
+	n, err := c.node(id)
+	if err != nil {
+		return ""
+	}
+	return n.address
+}
+
+// Kill ends a node by SIGKILL, as a crash would, and returns when it is gone.
+func (c *Cluster) Kill(id NodeID) error {
+	n, err := c.node(id)
+	if err != nil {
+		return err
+	}
+	n.kill()
+	return nil
+}
+
+// Pause freezes a node (SIGSTOP): its connections stay open and nothing moves.
+func (c *Cluster) Pause(id NodeID) error {
+	n, err := c.node(id)
+	if err != nil {
+		return err
+	}
+	return n.pause()
+}
+
+// Resume lets a paused node go on (SIGCONT).
+func (c *Cluster) Resume(id NodeID) error {
+	n, err := c.node(id)
+	if err != nil {
+		return err
+	}
+	return n.resume()
+}
+
+// Revive starts a killed node again on its own log and port and returns when it
+// is started.
+func (c *Cluster) Revive(ctx context.Context, id NodeID) error {
+	n, err := c.node(id)
+	if err != nil {
+		return err
+	}
+	return n.start(ctx)
+}
+
+// Tool runs one of Kafka's own command line tools, given by its Java class, for
+// example org.apache.kafka.tools.TopicCommand, and returns what it printed. On
+// failure the error holds the tool's last lines.
+func (c *Cluster) Tool(ctx context.Context, class string, args ...string) ([]byte, error) {
+	argv := c.java.tool(filepath.Join(c.dir, log4jFile), class, args)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return output, fmt.Errorf("%s: %w:\n%s", class, err, lastLines(string(output), linesInError))
+	}
+	return output, nil
+}
+
+// Jars is the directory with the jars of this version, kafka-clients among
+// them: a class path for Java programs that talk to the cluster.
+func (c *Cluster) Jars() string { return c.java.jars }
+
+// Stop kills every node, paused ones included, and removes a temporary Dir. It
+// may be called more than once.
+func (c *Cluster) Stop() error {
+	for _, n := range c.nodes {
+		n.kill()
+	}
+	if c.tempDir {
+		return os.RemoveAll(c.dir)
+	}
+	return nil
+}
+
+func (c *Cluster) node(id NodeID) (*node, error) {
+	if id < 1 || int(id) > len(c.nodes) {
+		return nil, fmt.Errorf("node %d: %w", id, ErrNoSuchNode)
+	}
+	return c.nodes[id-1], nil
+}

@@ -1,0 +1,45 @@
+package kafkacluster
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRealBrokerLivesDiesAndComesBack needs Java and downloads Kafka, so it
+// runs with the e2e tests on real Kafka only.
+func TestRealBrokerLivesDiesAndComesBack(t *testing.T) {
+	if os.Getenv("OFFSETPROXY_E2E") != "kafka" {
+		t.Skip("OFFSETPROXY_E2E is not kafka")
+	}
+	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(cluster.Dir()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("temporary directory after Stop: got %v, want it gone", err)
+		}
+	}()
+	const topics = "org.apache.kafka.tools.TopicCommand"
+	if _, err := cluster.Tool(t.Context(), topics, "--bootstrap-server", cluster.Bootstrap(), "--create", "--topic", "kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Kill(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Revive(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	output, err := cluster.Tool(t.Context(), topics, "--bootstrap-server", cluster.Bootstrap(), "--list")
+	if err != nil || !strings.Contains(string(output), "kept") {
+		t.Errorf("topics after the revival: got %q, %v, want kept", output, err)
+	}
+	if err := cluster.Kill(2); !errors.Is(err, ErrNoSuchNode) {
+		t.Errorf("kill of node 2: got %v, want ErrNoSuchNode", err)
+	}
+}

@@ -1,0 +1,66 @@
+// Command kafkacluster runs a real Apache Kafka cluster on loopback in the
+// foreground until it gets SIGINT or SIGTERM. It prints the bootstrap address
+// on standard output once clients can connect:
+//
+//	go run ./internal/kafkacluster/cmd/kafkacluster -version 4.1.1 -port 9092
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// properties collects repeated -set name=value flags.
+type properties map[string]string
+
+func (p properties) String() string { return "" }
+
+func (p properties) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return errors.New("want name=value")
+	}
+	p[name] = value
+	return nil
+}
+
+func main() {
+	options := kafkacluster.Options{Properties: properties{}}
+	flag.StringVar(&options.Version, "version", "", "Kafka version (default $KAFKA_VERSION, else "+kafkacluster.DefaultVersion+")")
+	flag.IntVar(&options.Brokers, "brokers", 3, "number of brokers")
+	flag.IntVar(&options.FirstPort, "port", 0, "port of the first broker; the others and the controllers follow (default: free ports)")
+	flag.StringVar(&options.Dir, "dir", "", "directory for configuration, logs and data, kept at the end (default: a temporary one)")
+	flag.StringVar(&options.Heap, "heap", "", "Java heap of a broker (default 768m)")
+	flag.Var(properties(options.Properties), "set", "broker property name=value, repeatable")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "kafkacluster: unexpected argument %q; see -help\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(options); err != nil {
+		fmt.Fprintln(os.Stderr, "kafkacluster:", err)
+		os.Exit(1)
+	}
+}
+
+// run returns nil when a signal ended it.
+func run(options kafkacluster.Options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cluster, err := kafkacluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	fmt.Println(cluster.Bootstrap())
+	fmt.Fprintf(os.Stderr, "Kafka %s runs; files in %s; end with Ctrl-C\n", cluster.Version(), cluster.Dir())
+	<-ctx.Done()
+	return cluster.Stop()
+}

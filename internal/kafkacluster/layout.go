@@ -1,0 +1,105 @@
+package kafkacluster
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const log4jFile = "log4j2.properties"
+
+const log4jConfig = `status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601} %p %m (%c{1})%n%throwable
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+`
+
+// layout is where the files of a cluster are and what its nodes' properties
+// say.
+type layout struct {
+	dir       string
+	brokers   int
+	firstPort int
+	extra     map[string]string
+}
+
+func (l layout) address(id NodeID) string { return loopback(l.firstPort + int(id) - 1) }
+
+func (l layout) controller(id NodeID) string {
+	return loopback(l.firstPort + l.brokers + int(id) - 1)
+}
+
+func (l layout) properties(id NodeID) string {
+	return filepath.Join(l.dir, fmt.Sprintf("%d.properties", id))
+}
+
+func (l layout) data(id NodeID) string { return filepath.Join(l.dir, fmt.Sprintf("data-%d", id)) }
+
+func (l layout) log4j() string { return filepath.Join(l.dir, log4jFile) }
+
+// write puts every node's configuration in place.
+func (l layout) write() error {
+	if err := os.WriteFile(l.log4j(), []byte(log4jConfig), 0o644); err != nil {
+		return err
+	}
+	for id := NodeID(1); int(id) <= l.brokers; id++ {
+		if err := os.WriteFile(l.properties(id), []byte(l.render(id)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// render gives a node's server.properties, sorted.
+func (l layout) render(id NodeID) string {
+	var voters []string
+	for voter := NodeID(1); int(voter) <= l.brokers; voter++ {
+		voters = append(voters, fmt.Sprintf("%d@%s", voter, l.controller(voter)))
+	}
+	replicas := min(3, l.brokers)
+	inSync := max(1, replicas-1)
+	properties := map[string]string{
+		"process.roles":                            "broker,controller",
+		"node.id":                                  fmt.Sprint(id),
+		"controller.quorum.voters":                 strings.Join(voters, ","),
+		"controller.listener.names":                "CONTROLLER",
+		"listeners":                                fmt.Sprintf("PLAINTEXT://%s,CONTROLLER://%s", l.address(id), l.controller(id)),
+		"listener.security.protocol.map":           "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name":               "PLAINTEXT",
+		"log.dirs":                                 l.data(id),
+		"default.replication.factor":               fmt.Sprint(replicas),
+		"min.insync.replicas":                      fmt.Sprint(inSync),
+		"offsets.topic.replication.factor":         fmt.Sprint(replicas),
+		"transaction.state.log.replication.factor": fmt.Sprint(replicas),
+		"transaction.state.log.min.isr":            fmt.Sprint(inSync),
+		// Kafka's 50 partitions each make the first group and the first
+		// transaction slow on a small machine.
+		"offsets.topic.num.partitions":         "3",
+		"transaction.state.log.num.partitions": "3",
+		"auto.create.topics.enable":            "false",
+		"group.initial.rebalance.delay.ms":     "0",
+	}
+	maps.Copy(properties, l.extra)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		fmt.Fprintf(&text, "%s=%s\n", name, properties[name])
+	}
+	return text.String()
+}
+
+// newClusterUUID gives a random cluster id in Kafka's form, so that two
+// clusters that get each other's ports refuse to talk. Kafka's tools take a
+// leading dash for an option, so there is none.
+func newClusterUUID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	return "o" + base64.RawURLEncoding.EncodeToString(id[:])[1:]
+}
