@@ -1,33 +1,386 @@
 package wire
 
-// Produce is a view of one Produce request.
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Versions of Produce that Parse reads. The format changes at 3
+// (transactional id, KIP-98), 9 (compact types and tagged fields, KIP-482)
+// and 13 (topic ids, KIP-516); between those only its meaning does.
+const (
+	MinProduceVersion = 0
+	MaxProduceVersion = 13
+
+	produceTransactional = 3
+	produceFlexible      = 9
+	produceTopicIDs      = 13
+)
+
+// MaxProducePartitions is the most partitions that one Produce request may
+// hold. It bounds what Parse allocates: six bytes of a frame are enough to
+// name a partition, and each costs a ProducePartition.
+const MaxProducePartitions = 1 << 17
+
+// produceKeptPartitions is the largest Partitions slice that is kept from
+// one request to the next, so that one huge request does not cost for ever.
+const produceKeptPartitions = 4096
+
+// Produce is a view of one Produce request, versions 0 to 13. The zero value
+// is ready; Parse may be called again and again, and allocates nothing once
+// Partitions has grown. All slices alias the body given to Parse.
 type Produce struct {
-	Version         int16
+	// Version of the request as parsed.
+	Version int16
+	// TransactionalID is nil if null or before version 3.
 	TransactionalID []byte
-	Acks            int16
-	TimeoutMillis   int32
-	Partitions      []ProducePartition
+	// Acks is −1, 0 or 1 from sane clients; any value is passed through.
+	Acks int16
+	// TimeoutMillis is how long the broker may wait for acks, milliseconds.
+	TimeoutMillis int32
+	// Partitions in the order of the request, its topics flattened.
+	Partitions []ProducePartition
+
+	body    []byte
+	acksPos int // of acks in body; the timeout follows it
 }
 
 // ProducePartition is what a Produce request holds for one partition.
 type ProducePartition struct {
-	Topic      []byte
-	TopicID    [16]byte
-	Partition  int32
+	// Topic is the topic's name; nil from version 13 on.
+	Topic []byte
+	// TopicID is the topic's id; zero before version 13.
+	TopicID [16]byte
+	// Partition is the partition's number, unchecked.
+	Partition int32
+	// TopicIndex counts the request's topic entries from 0. Two entries may
+	// name the same topic; answers are grouped by entry, not by name.
 	TopicIndex int
-	Records    []byte
+	// Records is one record batch (version 3 on) or a message set, as sent;
+	// nil if null. Its bytes may be edited in place (see Stamp).
+	Records []byte
 }
 
-// Parse reads a request body.
-func (p *Produce) Parse(body []byte, version int16) error { panic("not yet") }
-
-// AppendFrame appends a request frame.
-func (p *Produce) AppendFrame(dst []byte, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int) []byte {
-	panic("not yet")
+// Parse reads a request body: what follows the request header, up to the
+// frame's end. Every length is checked against the bytes left, and bytes
+// after the last field are an error. Errors wrap ErrMalformed, ErrVersion or
+// ErrTooLarge (more than MaxProducePartitions); after an error the view
+// holds no partitions.
+func (p *Produce) Parse(body []byte, version int16) error {
+	partitions := p.Partitions
+	clear(partitions) // let go of the last frame
+	if cap(partitions) > produceKeptPartitions {
+		partitions = nil
+	}
+	*p = Produce{Version: version, Partitions: partitions[:0]}
+	if version < MinProduceVersion || version > MaxProduceVersion {
+		return fmt.Errorf("produce version %d: %w", version, ErrVersion)
+	}
+	p.body = body
+	r := fieldReader{buf: body, flexible: version >= produceFlexible}
+	if version >= produceTransactional {
+		p.TransactionalID = r.nullableString()
+	}
+	p.acksPos = r.at
+	p.Acks = int16(r.uint16())
+	p.TimeoutMillis = int32(r.uint32())
+	p.parseTopics(&r)
+	if r.failed || r.at != len(body) || len(p.Partitions) > MaxProducePartitions {
+		err := ErrMalformed
+		if len(p.Partitions) > MaxProducePartitions {
+			err = ErrTooLarge
+		}
+		clear(p.Partitions)
+		p.Partitions = p.Partitions[:0]
+		p.body = nil
+		return fmt.Errorf("produce version %d at byte %d: %w", version, r.at, err)
+	}
+	return nil
 }
 
-// PatchAcks overwrites acks.
-func (p *Produce) PatchAcks(acks int16) { panic("not yet") }
+func (p *Produce) parseTopics(r *fieldReader) {
+	topics := r.arrayLen()
+	for topic := 0; topic < topics && !r.failed; topic++ {
+		var entry ProducePartition
+		entry.TopicIndex = topic
+		if p.Version >= produceTopicIDs {
+			copy(entry.TopicID[:], r.take(16))
+		} else if entry.Topic = r.nullableString(); entry.Topic == nil {
+			r.failed = true
+		}
+		partitions := r.arrayLen()
+		for range partitions {
+			entry.Partition = int32(r.uint32())
+			entry.Records = r.nullableBytes()
+			r.skipTags()
+			if r.failed || len(p.Partitions) > MaxProducePartitions {
+				r.failed = true
+				return
+			}
+			p.Partitions = append(p.Partitions, entry)
+		}
+		r.skipTags()
+	}
+	r.skipTags()
+}
 
-// PatchTimeout overwrites the timeout.
-func (p *Produce) PatchTimeout(ms int32) { panic("not yet") }
+// PatchAcks overwrites acks in the view and in the body it was parsed from.
+func (p *Produce) PatchAcks(acks int16) {
+	p.Acks = acks
+	binary.BigEndian.PutUint16(p.body[p.acksPos:], uint16(acks))
+}
+
+// PatchTimeout overwrites the timeout, in milliseconds, in the view and in
+// the body it was parsed from.
+func (p *Produce) PatchTimeout(ms int32) {
+	p.TimeoutMillis = ms
+	binary.BigEndian.PutUint32(p.body[p.acksPos+2:], uint32(ms))
+}
+
+// AppendFrame appends to dst a whole request frame, its four length bytes
+// included, that asks for the partitions with the given indexes into
+// Partitions only. The indexes ascend; an index that is out of range or out
+// of order panics. Partitions stay grouped as they were in the request; a
+// topic entry of which nothing is kept is left out, and so are tagged fields
+// (none is defined for Produce). A nil clientID is null; it has at most
+// 32,767 bytes. dst must not overlap the parsed body.
+func (p *Produce) AppendFrame(dst, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int) []byte {
+	start := len(dst)
+	w := fieldWriter{buf: append(dst, 0, 0, 0, 0), flexible: p.Version >= produceFlexible}
+	w.uint16(0) // the api key of Produce
+	w.uint16(uint16(p.Version))
+	w.uint32(uint32(correlationID))
+	// Request header v2 kept the client id as it was in v1 (KIP-482).
+	header := fieldWriter{buf: w.buf}
+	header.nullableString(clientID)
+	w.buf = header.buf
+	w.noTags()
+
+	if p.Version >= produceTransactional {
+		w.nullableString(p.TransactionalID)
+	}
+	w.uint16(uint16(acks))
+	w.uint32(uint32(timeoutMillis))
+	w.arrayLen(p.countTopics(keep))
+	for len(keep) > 0 {
+		n := p.sameTopic(keep)
+		first := &p.Partitions[keep[0]]
+		if p.Version >= produceTopicIDs {
+			w.buf = append(w.buf, first.TopicID[:]...)
+		} else {
+			w.nullableString(first.Topic)
+		}
+		w.arrayLen(n)
+		for _, i := range keep[:n] {
+			w.uint32(uint32(p.Partitions[i].Partition))
+			w.nullableBytes(p.Partitions[i].Records)
+			w.noTags()
+		}
+		w.noTags()
+		keep = keep[n:]
+	}
+	w.noTags()
+	binary.BigEndian.PutUint32(w.buf[start:], uint32(len(w.buf)-start-4))
+	return w.buf
+}
+
+// countTopics returns how many topic entries the kept partitions stand in,
+// and panics if keep does not ascend.
+func (p *Produce) countTopics(keep []int) int {
+	topics := 0
+	for i, k := range keep {
+		if i > 0 && k <= keep[i-1] {
+			panic(fmt.Sprintf("wire: partition indexes do not ascend: %d after %d", k, keep[i-1]))
+		}
+		if i == 0 || p.Partitions[k].TopicIndex != p.Partitions[keep[i-1]].TopicIndex {
+			topics++
+		}
+	}
+	return topics
+}
+
+// sameTopic returns how many of the first kept partitions share a topic entry.
+func (p *Produce) sameTopic(keep []int) int {
+	n := 1
+	for n < len(keep) && p.Partitions[keep[n]].TopicIndex == p.Partitions[keep[0]].TopicIndex {
+		n++
+	}
+	return n
+}
+
+// fieldReader walks the fields of a message body, classic or flexible. After
+// a failure every read returns zero and the position stays where it is.
+type fieldReader struct {
+	buf      []byte
+	at       int
+	flexible bool
+	failed   bool
+}
+
+// take returns the next n bytes, capped so that append cannot reach what
+// follows them.
+func (r *fieldReader) take(n int) []byte {
+	if r.failed || n < 0 || n > len(r.buf)-r.at {
+		r.failed = true
+		return nil
+	}
+	b := r.buf[r.at : r.at+n : r.at+n]
+	r.at += n
+	return b
+}
+
+func (r *fieldReader) uint16() uint16 {
+	if b := r.take(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (r *fieldReader) uint32() uint32 {
+	if b := r.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+// uvarint reads at most five bytes and 32 bits. Overlong encodings are fine:
+// librdkafka reserves the room of a length before it knows it.
+func (r *fieldReader) uvarint() uint32 {
+	var v uint64
+	for shift := 0; shift < 35; shift += 7 {
+		b := r.take(1)
+		if b == nil {
+			return 0
+		}
+		v |= uint64(b[0]&0x7f) << shift
+		if b[0] < 0x80 {
+			if v > math.MaxUint32 {
+				break
+			}
+			return uint32(v)
+		}
+	}
+	r.failed = true
+	return 0
+}
+
+// compactLen reads a compact length: one more than the length, 0 is null
+// (−1). It fails if fewer bytes are left than elements.
+func (r *fieldReader) compactLen() int {
+	n := int64(r.uvarint()) - 1
+	if n > int64(len(r.buf)-r.at) {
+		r.failed = true
+		return -1
+	}
+	return int(n)
+}
+
+// arrayLen reads the length of an array that cannot be null. It never
+// exceeds the bytes left: the least element is larger than a byte.
+func (r *fieldReader) arrayLen() int {
+	n := 0
+	if r.flexible {
+		n = r.compactLen()
+	} else {
+		n = int(int32(r.uint32()))
+	}
+	if r.failed || n < 0 || n > len(r.buf)-r.at {
+		r.failed = true
+		return 0
+	}
+	return n
+}
+
+func (r *fieldReader) nullableString() []byte {
+	if r.flexible {
+		n := r.compactLen()
+		if n > math.MaxInt16 { // the limit of a string in Kafka, compact or not
+			r.failed = true
+		}
+		return r.nullable(n)
+	}
+	return r.nullable(int(int16(r.uint16())))
+}
+
+func (r *fieldReader) nullableBytes() []byte {
+	if r.flexible {
+		return r.nullable(r.compactLen())
+	}
+	return r.nullable(int(int32(r.uint32())))
+}
+
+func (r *fieldReader) nullable(n int) []byte {
+	if n == -1 {
+		return nil
+	}
+	return r.take(n)
+}
+
+// skipTags steps over tagged fields; classic bodies have none.
+func (r *fieldReader) skipTags() {
+	if !r.flexible {
+		return
+	}
+	for n := r.uvarint(); n > 0 && !r.failed; n-- {
+		r.uvarint()
+		size := r.uvarint()
+		if int64(size) > int64(len(r.buf)-r.at) {
+			r.failed = true
+			return
+		}
+		r.take(int(size))
+	}
+}
+
+// fieldWriter is the inverse of fieldReader.
+type fieldWriter struct {
+	buf      []byte
+	flexible bool
+}
+
+func (w *fieldWriter) uint16(v uint16) { w.buf = binary.BigEndian.AppendUint16(w.buf, v) }
+func (w *fieldWriter) uint32(v uint32) { w.buf = binary.BigEndian.AppendUint32(w.buf, v) }
+
+func (w *fieldWriter) noTags() {
+	if w.flexible {
+		w.buf = append(w.buf, 0)
+	}
+}
+
+func (w *fieldWriter) arrayLen(n int) {
+	if w.flexible {
+		w.buf = binary.AppendUvarint(w.buf, uint64(n)+1)
+		return
+	}
+	w.uint32(uint32(n))
+}
+
+func (w *fieldWriter) nullableString(s []byte) {
+	if w.flexible {
+		w.nullableBytes(s)
+		return
+	}
+	if len(s) > math.MaxInt16 {
+		panic(fmt.Sprintf("wire: string of %d bytes", len(s)))
+	}
+	if s == nil {
+		w.uint16(math.MaxUint16) // −1
+		return
+	}
+	w.uint16(uint16(len(s)))
+	w.buf = append(w.buf, s...)
+}
+
+func (w *fieldWriter) nullableBytes(b []byte) {
+	switch {
+	case b == nil && w.flexible:
+		w.buf = append(w.buf, 0)
+		return
+	case b == nil:
+		w.uint32(math.MaxUint32) // −1
+		return
+	}
+	w.arrayLen(len(b))
+	w.buf = append(w.buf, b...)
+}
