@@ -1,0 +1,96 @@
+# make test       everything that CI runs, set-up included (Go is all it needs to find)
+# make test-full  the same, then every supported Kafka version and the long runs
+# make help       all targets
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+GO ?= go
+# Time for each fuzz target.
+FUZZTIME ?= 5s
+# Kafka for e2e-kafka, and the versions that test-full goes through.
+KAFKA_VERSION ?= 4.1.1
+KAFKA_VERSIONS ?= 3.9.1 4.0.0 4.1.1 4.4.0
+# Linters live in a module of their own, to stay out of the product's go.mod.
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: build
+build: ## bin/offsetproxy
+	$(GO) build -o bin/offsetproxy ./cmd/offsetproxy
+
+.PHONY: test
+test: ## all that CI runs
+	@$(call run_steps,check unit fuzz e2e e2e-kafka)
+
+.PHONY: test-full
+test-full: ## test, then all Kafka versions and long runs
+	@$(call run_steps,test fuzz-long e2e-versions)
+
+.PHONY: check
+check: ## format, vet, staticcheck, architecture
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+	$(GO) test ./internal/architecture
+
+.PHONY: unit
+unit: ## unit tests with the race detector
+	$(GO) test -race $(UNIT_PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME
+	@found=0; \
+	while IFS=: read -r file target; do \
+	  found=$$((found+1)); echo "fuzz $$target in $$(dirname $$file) for $(FUZZTIME)"; \
+	  $(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "./$$(dirname $$file)"; \
+	done < <(git ls-files -co --exclude-standard '*_test.go' | xargs grep -oE '^func Fuzz[A-Za-z0-9_]*' /dev/null | sed 's/func //'); \
+	if [ $$found = 0 ]; then echo "no fuzz target found"; exit 1; fi; \
+	echo "$$found fuzz targets passed"
+
+.PHONY: fuzz-long
+fuzz-long:
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=60s
+
+.PHONY: e2e
+e2e: ## black box tests on the embedded broker
+	$(GO) test -race -count=1 -timeout 10m ./e2e
+
+.PHONY: e2e-kafka
+e2e-kafka: ## black box tests on three real brokers of KAFKA_VERSION
+	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -race -count=1 -timeout 20m -p 1 ./internal/kafkacluster ./e2e
+
+.PHONY: e2e-versions
+e2e-versions: ## long e2e-kafka on each of KAFKA_VERSIONS
+	@for version in $(KAFKA_VERSIONS); do \
+	  OFFSETPROXY_E2E_LONG=1 $(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$$version; \
+	done
+
+.PHONY: bench
+bench: ## throughput and latency through the proxy beside direct
+	OFFSETPROXY_E2E=kafka $(GO) test -run='^$$' -bench=. -timeout 30m ./e2e/bench
+
+.PHONY: golden
+golden: ## capture the Produce frames of real clients again into wire/testdata/golden
+	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -count=1 -timeout 10m -run='^TestCaptureGoldenFrames$$' ./e2e -args -golden=$(CURDIR)/wire/testdata/golden
+
+.PHONY: clean
+clean: ## remove what the targets made in the tree
+	rm -rf bin .cache
+
+# run_steps makes targets one after the other and ends with a line for each.
+define run_steps
+summary=; \
+for step in $(1); do \
+  started=$$SECONDS; echo "== $$step"; \
+  if ! $(MAKE) --no-print-directory $$step; then printf '%s' "$$summary"; echo "FAIL  $$step  $$((SECONDS-started)) s"; exit 1; fi; \
+  summary+=$$(printf '%-4s  %-12s  %4d s' ok $$step $$((SECONDS-started)))$$'\n'; \
+done; \
+echo "== summary"; printf '%s' "$$summary"; echo "PASS  $@ in $$SECONDS s"
+endef
