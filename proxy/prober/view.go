@@ -1,5 +1,13 @@
 package prober
 
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
 // View is what a broker knew about a partition at one instant: a batch of the
 // fence that is to get offset LogEnd must carry the sequence after
 // LastSequence.
@@ -34,4 +42,184 @@ type View struct {
 	LastTimestamp int64
 	// FromTail: see above.
 	FromTail bool
+}
+
+const (
+	// maxEpochRefreshes is how often one ReadView asks for the leader epoch
+	// anew because the broker refused the one it had. Metadata may run ahead
+	// of the partition or behind it for a moment; waiting is the caller's.
+	maxEpochRefreshes = 3
+	// readsBeforeTail is how many reads with unequal log ends make ReadView
+	// look at the log's tail as well.
+	readsBeforeTail = 3
+	// tailBytes is how much is fetched to find the last batch below the high
+	// watermark: enough for some that were appended since it was read.
+	tailBytes = 64 << 10
+)
+
+// ReadView reads a partition's view from its leader.
+//
+// Each round is one group of requests between two readings of the log end,
+// with the epoch checked throughout. The leader appends and updates producer
+// state under one lock, so if both log ends are equal, nothing was appended
+// between them and the state belongs to them. Rounds are repeated until that
+// is so; after the third, the last batch below the high watermark will do if
+// it is the fence's (View.FromTail). Under foreign load neither may ever come:
+// ctx bounds the call.
+//
+// Errors: *BrokerError, with NOT_LEADER_OR_FOLLOWER (6) if the broker does not
+// lead the partition by its own account, and with FENCED_LEADER_EPOCH (74) or
+// UNKNOWN_LEADER_EPOCH (75) if it kept refusing the epoch it named itself;
+// *UnsupportedError; those wrapping ErrUnreachable; ErrBusy; ErrClosed; the
+// context's cause.
+func (p *Pool) ReadView(ctx context.Context, node int32, t Topic, partition int32) (View, error) {
+	v, err := p.readView(ctx, node, t, partition)
+	if err != nil {
+		return View{}, fmt.Errorf("read view of %s-%d at broker %d: %w", t.Name, partition, node, err)
+	}
+	return v, nil
+}
+
+func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int32) (View, error) {
+	c, err := p.connection(ctx, node)
+	if err != nil {
+		return View{}, err
+	}
+	read := p.readDescribed
+	if p.cfg.StateFrom == TailBatch {
+		read = p.readWithTail
+	}
+	refreshes := 0
+	for round := 1; ; round++ {
+		epoch, err := p.leaderEpoch(ctx, c, t, partition)
+		if err != nil {
+			return View{}, err
+		}
+		at := target{c, t, partition, epoch}
+		v, steady, err := read(ctx, at)
+		if err == nil && !steady && round >= readsBeforeTail {
+			v, steady, err = p.viewFromTail(ctx, at, v)
+		}
+		if err == nil && steady {
+			return v, nil
+		}
+		if err == nil {
+			continue
+		}
+		var refused *BrokerError
+		if errors.As(err, &refused) {
+			// Whatever it was, the epoch may be why.
+			p.forgetEpoch(t, partition, epoch)
+			stale := refused.Code == codeFencedLeaderEpoch || refused.Code == codeUnknownLeaderEpoch
+			if stale && refreshes < maxEpochRefreshes {
+				refreshes++
+				continue
+			}
+		}
+		return View{}, err
+	}
+}
+
+// readDescribed does one round with DescribeProducers. It reports whether the
+// log ends were equal.
+func (p *Pool) readDescribed(ctx context.Context, at target) (View, bool, error) {
+	end, err := at.epochEnd()
+	if err != nil {
+		return View{}, false, err
+	}
+	producers, err := at.producers()
+	if err != nil {
+		return View{}, false, err
+	}
+	high, err := at.offset(latest)
+	if err != nil {
+		return View{}, false, err
+	}
+	start, err := at.offset(earliest)
+	if err != nil {
+		return View{}, false, err
+	}
+	answers, err := at.conn.roundTrip(ctx, end, producers, end, high, start)
+	if err != nil {
+		return View{}, false, err
+	}
+	before, err := at.epochEndAnswer(end, answers[0])
+	if err != nil {
+		return View{}, false, err
+	}
+	state, err := at.producersAnswer(producers, answers[1], p.cfg.FenceID)
+	if err != nil {
+		return View{}, false, err
+	}
+	v, err := at.viewAnswer(end, high, start, answers[2:])
+	if err != nil {
+		return View{}, false, err
+	}
+	v.setState(state)
+	return v, v.LogEnd == before, nil
+}
+
+// readWithTail does one round with the tail batch, which cannot be asked for
+// before the log end is known.
+func (p *Pool) readWithTail(ctx context.Context, at target) (View, bool, error) {
+	end, err := at.epochEnd()
+	if err != nil {
+		return View{}, false, err
+	}
+	high, err := at.offset(latest)
+	if err != nil {
+		return View{}, false, err
+	}
+	start, err := at.offset(earliest)
+	if err != nil {
+		return View{}, false, err
+	}
+	answers, err := at.conn.roundTrip(ctx, end)
+	if err != nil {
+		return View{}, false, err
+	}
+	before, err := at.epochEndAnswer(end, answers[0])
+	if err != nil {
+		return View{}, false, err
+	}
+	tail, err := at.fetch(max(before-1, 0), 1)
+	if err != nil {
+		return View{}, false, err
+	}
+	answers, err = at.conn.roundTrip(ctx, tail, end, high, start)
+	if err != nil {
+		return View{}, false, err
+	}
+	state, err := at.tailAnswer(tail, answers[0], p.cfg.FenceID, before)
+	if err != nil {
+		return View{}, false, err
+	}
+	v, err := at.viewAnswer(end, high, start, answers[1:])
+	if err != nil {
+		return View{}, false, err
+	}
+	v.setState(state)
+	return v, v.LogEnd == before, nil
+}
+
+// viewAnswer reads the answers that end a round: log end, high watermark and
+// log start.
+func (t target) viewAnswer(end, high, start kmsg.Request, answers [][]byte) (View, error) {
+	v := View{LeaderEpoch: t.epoch}
+	var err error
+	if v.LogEnd, err = t.epochEndAnswer(end, answers[0]); err != nil {
+		return View{}, err
+	}
+	if v.HighWatermark, err = t.offsetAnswer(high, answers[1]); err != nil {
+		return View{}, err
+	}
+	if v.LogStart, err = t.offsetAnswer(start, answers[2]); err != nil {
+		return View{}, err
+	}
+	return v, nil
+}
+
+// setState puts the fence's state into the view.
+func (v *View) setState(s fenceState) {
+	v.HasState, v.LastSequence, v.ProducerEpoch, v.LastTimestamp = s.has, s.lastSequence, s.epoch, s.lastTimestamp
 }

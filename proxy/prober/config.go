@@ -1,0 +1,116 @@
+package prober
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+// StateSource says where a broker shows the fence's producer state.
+type StateSource int
+
+const (
+	// Describe reads it by DescribeProducers, which on Apache Kafka 2.8 and
+	// later lists idle producers too (KIP-664).
+	Describe StateSource = iota
+	// TailBatch reads it from the header of the log's last batch, for brokers
+	// that do not list idle producers (kfake). It sees no state when that
+	// batch is not the fence's or has been deleted, though there may be some.
+	TailBatch
+)
+
+// Config is what a Pool needs. Zero values mean the default given.
+type Config struct {
+	// Dial opens a connection to the broker with this node id, authenticated
+	// and ready for requests. Required. It is called from several goroutines
+	// and must honour its context. The Pool owns what it returns.
+	Dial func(ctx context.Context, nodeID int32) (net.Conn, error)
+	// ClientID is sent with each request; default "offsetproxy".
+	ClientID string
+	// Logger; default slog.Default().
+	Logger *slog.Logger
+
+	// MaxFrame bounds an answer, in bytes; default 64 MiB. It must exceed the
+	// brokers' largest batch, which a Fetch returns whole (KIP-74).
+	MaxFrame int
+	// RequestTimeout bounds dialling with its version handshake, each write,
+	// and the time from a request's write to its answer; default 5 s.
+	RequestTimeout time.Duration
+	// MaxWaiting bounds the calls that wait on one broker's connection;
+	// default 4,096. Beyond it a call gets ErrBusy.
+	MaxWaiting int
+	// MaxInFlight bounds those of them that are on the wire; default 64.
+	MaxInFlight int
+
+	// FenceID is the producer id whose state is read. Required.
+	FenceID int64
+	// StateFrom; zero: Describe.
+	StateFrom StateSource
+	// Epochs is how many partitions' leader epochs are remembered; default
+	// 100,000.
+	Epochs int
+
+	// Names are the record headers that read-backs look for.
+	Names wire.HeaderNames
+	// MaxDecompressed bounds one stored batch after decompression, in bytes;
+	// default 64 MiB.
+	MaxDecompressed int
+	// ReadBytes ends a ReadRecords once that many bytes have been fetched;
+	// default 8 MiB.
+	ReadBytes int
+	// MaxRecords ends a ReadRecords once that many records have been found;
+	// default 262,144.
+	MaxRecords int
+}
+
+// withDefaults returns c with its zero values replaced.
+func (c Config) withDefaults() Config {
+	if c.ClientID == "" {
+		c.ClientID = "offsetproxy"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = 5 * time.Second
+	}
+	for _, d := range []struct {
+		field *int
+		value int
+	}{
+		{&c.MaxFrame, 64 << 20},
+		{&c.MaxWaiting, 4096},
+		{&c.MaxInFlight, 64},
+		{&c.Epochs, 100_000},
+		{&c.MaxDecompressed, 64 << 20},
+		{&c.ReadBytes, 8 << 20},
+		{&c.MaxRecords, 1 << 18},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return c
+}
+
+// validate checks a Config that has its defaults.
+func (c Config) validate() error {
+	switch {
+	case c.Dial == nil:
+		return errors.New("prober: Config.Dial is missing")
+	case c.FenceID <= 0:
+		return errors.New("prober: Config.FenceID must be positive")
+	case c.StateFrom != Describe && c.StateFrom != TailBatch:
+		return errors.New("prober: Config.StateFrom is unknown")
+	case c.RequestTimeout < 0:
+		return errors.New("prober: Config.RequestTimeout is negative")
+	case c.MaxFrame < 0 || c.MaxWaiting < 0 || c.MaxInFlight < 0 || c.Epochs < 0 ||
+		c.MaxDecompressed < 0 || c.ReadBytes < 0 || c.MaxRecords < 0:
+		return errors.New("prober: a bound in Config is negative")
+	}
+	return nil
+}
