@@ -1,62 +1,210 @@
 package wire
 
-// Kind is what a batch asks for.
-type Kind int
-
-const (
-	// Unconditional: no record has an expected-offset.
-	Unconditional Kind = iota
-	// Conditional: every record names its offset.
-	Conditional
-	// AtEnd: every record says "end".
-	AtEnd
+import (
+	"hash/maphash"
+	"math"
 )
 
-// HeaderNames are the names of the record headers we read.
-type HeaderNames struct{ ExpectedOffset, AppendID string }
+// minRecordSize is the least that a record takes: its length, attributes,
+// two deltas, two null lengths and a header count, one byte each.
+const minRecordSize = 7
 
-// Inspection is what Inspect found.
-type Inspection struct {
-	Kind         Kind
-	Expected     int64
-	Digests      []uint64
-	AllAppendIDs bool
-	AnyAppendID  bool
-	MaxTimestamp int64
-	MinTimestamp int64
+// digestSeed makes digests comparable within the process, and unpredictable
+// for whoever writes the records.
+var digestSeed = maphash.MakeSeed()
+
+// HeaderNames are the names of the record headers that carry a condition.
+// An empty name means its default.
+type HeaderNames struct {
+	// ExpectedOffset; default "expected-offset".
+	ExpectedOffset string
+	// AppendID; default "append-id".
+	AppendID string
 }
 
-// RecordFault says what is wrong with a record's headers.
-type RecordFault int
-
-// RecordError is a fault in one record's headers.
-type RecordError struct {
-	Index  int
-	Reason RecordFault
-	Header string
+func (n HeaderNames) orDefault() HeaderNames {
+	if n.ExpectedOffset == "" {
+		n.ExpectedOffset = "expected-offset"
+	}
+	if n.AppendID == "" {
+		n.AppendID = "append-id"
+	}
+	return n
 }
 
-func (e *RecordError) Error() string { panic("not yet") }
+// record is what the walk keeps of one record.
+type record struct {
+	timestampDelta int64
+	offsetDelta    int32
+	digest         uint64
 
-// Inspector reads the records of batches.
-type Inspector struct{}
-
-// NewInspector returns an Inspector.
-func NewInspector(names HeaderNames, maxDecompressed int) *Inspector { panic("not yet") }
-
-// Inspect walks the records of a batch.
-func (in *Inspector) Inspect(h BatchHeader, batch []byte) (Inspection, error) { panic("not yet") }
-
-// StoredRecord is a fetched record.
-type StoredRecord struct {
-	Offset      int64
-	Digest      uint64
-	HasAppendID bool
-	Control     bool
-	Batch       BatchHeader
+	// How often the two headers were given, and the last value of each, nil
+	// if null. The values alias the payload.
+	expectedCount int
+	expected      []byte
+	appendIDCount int
+	appendID      []byte
 }
 
-// WalkStored walks a fetched record set.
-func WalkStored(batches []byte, names HeaderNames, maxDecompressed int, fn func(StoredRecord) bool) error {
-	panic("not yet")
+// hasAppendID reports exactly one append-id that is not empty.
+func (r *record) hasAppendID() bool { return r.appendIDCount == 1 && len(r.appendID) > 0 }
+
+// recordReader walks the decompressed records of one batch (KIP-82, KIP-98:
+// zigzag varints, headers). The same bytes yield the same records as in a
+// broker, with one exception: a varint whose last byte holds more than is
+// left of 32 (64) bits is refused where a broker drops the excess.
+type recordReader struct {
+	names   HeaderNames
+	scratch []byte // a record written anew, see digest
+}
+
+// next reads the record at payload[at:] into r and returns where the one
+// after it starts, or −1 if the record is not well formed.
+func (rr *recordReader) next(payload []byte, at int, r *record) int {
+	length, at, _ := readVarint(payload, at)
+	if at < 0 || length < 0 || int(length) > len(payload)-at {
+		return -1
+	}
+	end := at + int(length)
+	b := payload[:end]
+	at++ // attributes, of which none is defined
+	*r = record{}
+	r.timestampDelta, at = readVarlong(b, at)
+	if at < 0 {
+		return -1
+	}
+	if r.offsetDelta, at, _ = readVarint(b, at); at < 0 {
+		return -1
+	}
+	content := at
+	_, at, canonicalKey := readNullable(b, at)
+	_, at, canonicalValue := readNullable(b, at)
+	at, canonicalHeaders := rr.headers(b, at, r)
+	if at != end {
+		return -1
+	}
+	if canonicalKey && canonicalValue && canonicalHeaders {
+		r.digest = maphash.Bytes(digestSeed, b[content:])
+	} else {
+		rr.scratch = appendCanonical(rr.scratch[:0], b[content:])
+		r.digest = maphash.Bytes(digestSeed, rr.scratch)
+	}
+	return end
+}
+
+// headers reads a record's headers and returns the position behind them or −1.
+func (rr *recordReader) headers(b []byte, at int, r *record) (end int, canonical bool) {
+	count, at, canonical := readVarint(b, at)
+	// A header takes two bytes at least.
+	if at < 0 || count < 0 || int(count) > (len(b)-at)/2 {
+		return -1, false
+	}
+	for range count {
+		var size int32
+		var keyCanonical, valueCanonical bool
+		if size, at, keyCanonical = readVarint(b, at); at < 0 || size < 0 || int(size) > len(b)-at {
+			return -1, false
+		}
+		key := b[at : at+int(size)]
+		var value []byte
+		if value, at, valueCanonical = readNullable(b, at+int(size)); at < 0 {
+			return -1, false
+		}
+		canonical = canonical && keyCanonical && valueCanonical
+		switch string(key) {
+		case rr.names.ExpectedOffset:
+			r.expectedCount++
+			r.expected = value
+		case rr.names.AppendID:
+			r.appendIDCount++
+			r.appendID = value
+		}
+	}
+	return at, canonical
+}
+
+// appendCanonical writes a record's key, value and headers, known to be well
+// formed, with the shortest varints and −1 for null.
+func appendCanonical(dst, content []byte) []byte {
+	at := 0
+	copyNullable := func() {
+		var field []byte
+		field, at, _ = readNullable(content, at)
+		if field == nil {
+			dst = appendVarint(dst, -1)
+			return
+		}
+		dst = append(appendVarint(dst, int32(len(field))), field...)
+	}
+	copyNullable()
+	copyNullable()
+	count, at2, _ := readVarint(content, at)
+	at = at2
+	dst = appendVarint(dst, count)
+	for range count {
+		copyNullable()
+		copyNullable()
+	}
+	return dst
+}
+
+// readNullable reads a length and as many bytes. Any negative length is null
+// (nil), as it is to a broker; only −1 is canonical. A position of −1 in or
+// out stands for malformed input, so that reads may be chained.
+func readNullable(b []byte, at int) (field []byte, next int, canonical bool) {
+	size, at, canonical := readVarint(b, at)
+	switch {
+	case at < 0 || int(size) > len(b)-at:
+		return nil, -1, false
+	case size < 0:
+		return nil, at, canonical && size == -1
+	}
+	return b[at : at+int(size) : at+int(size)], at + int(size), canonical
+}
+
+// readVarint reads a zigzag varint of 32 bits at b[at:]; next is −1 if there
+// is none, or if at was. canonical means that no shorter encoding exists.
+func readVarint(b []byte, at int) (v int32, next int, canonical bool) {
+	if uint(at) < uint(len(b)) && b[at] < 0x80 {
+		u := b[at]
+		return int32(u>>1) ^ -int32(u&1), at + 1, true
+	}
+	u, next, canonical := readUvarlong(b, at)
+	if u > math.MaxUint32 || next-at > 5 {
+		return 0, -1, false
+	}
+	return int32(u>>1) ^ -int32(u&1), next, canonical
+}
+
+// readVarlong is readVarint for 64 bits.
+func readVarlong(b []byte, at int) (v int64, next int) {
+	u, next, _ := readUvarlong(b, at)
+	return int64(u>>1) ^ -int64(u&1), next
+}
+
+func readUvarlong(b []byte, at int) (u uint64, next int, canonical bool) {
+	if at < 0 {
+		return 0, -1, false
+	}
+	for i := 0; at+i < len(b) && i < 10; i++ {
+		c := b[at+i]
+		if i == 9 && c > 1 {
+			return 0, -1, false
+		}
+		u |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return u, at + i + 1, c != 0 || i == 0
+		}
+	}
+	return 0, -1, false
+}
+
+// appendVarint appends a zigzag varint.
+func appendVarint(dst []byte, v int32) []byte {
+	u := uint32(v)<<1 ^ uint32(v>>31)
+	for u >= 0x80 {
+		dst = append(dst, byte(u)|0x80)
+		u >>= 7
+	}
+	return append(dst, byte(u))
 }
