@@ -24,10 +24,11 @@ var mayImport = map[string][]string{
 	"proxy":          {"wire", "fence", "proxy/prober", "partitionstate"},
 
 	"internal/config":   {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
+	"internal/appender": {},
 	"internal/embedded": {},
 	"internal/version":  {},
 	"cmd/offsetproxy": {
-		"internal/config", "internal/embedded", "internal/version",
+		"internal/appender", "internal/config", "internal/embedded", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
@@ -54,7 +55,7 @@ var testOnly = []string{"internal/kafkatest", "internal/kafkacluster", "internal
 // outsideOf lists the packages outside the standard library that a layer may
 // import directly, by prefix; a package that is not listed may import any.
 var outsideOf = map[string][]string{
-	"partitionstate": {},
+	"partitionstate": {"github.com/hashicorp/golang-lru/v2"},
 	"fence":          {},
 	"wire": {
 		"github.com/twmb/franz-go/pkg/kmsg",

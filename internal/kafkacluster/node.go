@@ -93,7 +93,7 @@ func (p *process) run(argv []string, launched chan<- error) {
 	defer p.log.close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = DieWithParent()
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		launched <- err

@@ -4,8 +4,8 @@ package kafkacluster
 
 import "syscall"
 
-// dieWithParent has no kernel support here: a program that crashes leaves its
+// DieWithParent is for exec.Cmd.SysProcAttr. The kernel gives no help here: a program that crashes leaves its
 // brokers running.
-func dieWithParent() *syscall.SysProcAttr {
+func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
