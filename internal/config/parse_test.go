@@ -1,0 +1,155 @@
+package config
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/offsetproxy/offsetproxy/proxy"
+)
+
+// The example shows every setting with its default, so it differs from the
+// defaults only in what is a matter of one's own network and topics.
+func TestExampleIsAccepted(t *testing.T) {
+	got, err := Load("../../deploy/offsetproxy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.MetricsListen = "127.0.0.1:9400"
+	want.Proxy.Bootstrap = []string{"kafka-1.internal:9092", "kafka-2.internal:9092"}
+	want.Proxy.Listen = "0.0.0.0:9092"
+	want.Proxy.AdvertisedHost = "proxy.internal"
+	want.Proxy.BrokerPorts = proxy.PortRange{First: 9093, Last: 9192}
+	want.Proxy.NodePorts = map[int32]int{1001: 9293}
+	want.Proxy.Rules = []proxy.Rule{
+		{Topics: "orders.audit", Mode: proxy.ModeOff},
+		{Topics: "orders.*", Mode: proxy.ModeRequire},
+	}
+	want.Proxy.AssertedProducerExpiry = 24 * time.Hour
+	want.Proxy.AssertedConnectionIdle = 10 * time.Minute
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestParse(t *testing.T) {
+	with := func(change func(*Settings)) *Settings {
+		s := defaults()
+		s.Proxy.Bootstrap = []string{"k:9092"}
+		change(s)
+		return s
+	}
+	for _, c := range []struct {
+		name string
+		src  string
+		want *Settings
+	}{
+		{"only the brokers", "bootstrap: k:9092", with(func(*Settings) {})},
+		{"a key without a value is not given", "bootstrap: k:9092\nlisten:\nrules:\nlimits:\n", with(func(*Settings) {})},
+		{"several brokers in one text", "bootstrap: k:9092, l:9092", with(func(s *Settings) {
+			s.Proxy.Bootstrap = []string{"k:9092", "l:9092"}
+		})},
+		{"an IPv6 broker in a list", "bootstrap: ['[::1]:9092']", with(func(s *Settings) {
+			s.Proxy.Bootstrap = []string{"[::1]:9092"}
+		})},
+		{"ports as text", "bootstrap: k:9092\nbroker_ports: 9093-9099", with(func(s *Settings) {
+			s.Proxy.BrokerPorts = proxy.PortRange{First: 9093, Last: 9099}
+		})},
+		{"ports as keys", "bootstrap: k:9092\nbroker_ports: {first: 9093, last: 9099}\nnode_ports: {1001: 9200}", with(func(s *Settings) {
+			s.Proxy.BrokerPorts = proxy.PortRange{First: 9093, Last: 9099}
+			s.Proxy.NodePorts = map[int32]int{1001: 9200}
+		})},
+		{"rules in order", "bootstrap: k:9092\nrules: [{topics: a, mode: off}, {topics: 'a*', mode: require}]\ndefault_mode: require", with(func(s *Settings) {
+			s.Proxy.Rules = []proxy.Rule{{Topics: "a"}, {Topics: "a*", Mode: proxy.ModeRequire}}
+			s.Proxy.Default = proxy.ModeRequire
+		})},
+		{"sizes, times and numbers", "bootstrap: k:9092\nview_max_age: 1m30s\nlimits: {max_frame: 1048576, max_decompressed: 1GiB, max_connections: 20_000, idle_timeout: 0}\nfence_id: 99", with(func(s *Settings) {
+			s.Proxy.ViewMaxAge = 90 * time.Second
+			s.Proxy.MaxFrameBytes = mib
+			s.Proxy.MaxDecompressedBytes = gib
+			s.Proxy.MaxConnections = 20_000
+			s.Proxy.FenceID = 99
+		})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Parse("f.yaml", []byte(c.src))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Settings{}, "Notes")); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	type place struct {
+		path         string
+		line, column int
+	}
+	const k = "bootstrap: k:9092\n"
+	for _, c := range []struct {
+		name string
+		src  string
+		want []place
+	}{
+		{"nothing", "", []place{{"", 0, 0}}},
+		{"only comments", "# later\n", []place{{"", 0, 0}}},
+		{"two documents", k + "---\n" + k, []place{{"", 0, 0}}},
+		{"no brokers", "listen: 127.0.0.1:1", []place{{"bootstrap", 0, 0}}},
+		{"broker without port", "bootstrap: k", []place{{"bootstrap", 1, 12}}},
+		{"broker twice", "bootstrap: [k:1, k:1]", []place{{"bootstrap[1]", 1, 18}}},
+		{"unknown key", k + "listn: x", []place{{"", 2, 1}}},
+		{"unknown inner key", k + "limits:\n  max_fram: 1", []place{{"", 3, 3}}},
+		{"key of a later version", k + "tls: {}", []place{{"", 2, 1}}},
+		{"duplicate key", k + "listen: a:1\nlisten: b:1", []place{{"", 3, 1}}},
+		{"not YAML", k + "rules: [", []place{{"", 2, 8}}},
+		{"list for a value", k + "listen: [a:1]", []place{{"", 2, 9}}},
+		{"mode of a later version", k + "rules:\n- topics: a\n  mode: enforce", []place{{"rules[0].mode", 4, 9}}},
+		{"no such default mode", k + "default_mode: on", []place{{"default_mode", 2, 15}}},
+		{"rule without topics", k + "rules:\n- mode: off", []place{{"rules[0].topics", 3, 9}}},
+		{"rule without mode", k + "rules:\n- topics: a", []place{{"rules[0].mode", 3, 11}}},
+		{"bad pattern", k + "rules:\n- topics: '[a'\n  mode: off", []place{{"rules[0].topics", 3, 11}}},
+		{"pattern twice", k + "rules:\n- {topics: a, mode: off}\n- {topics: a, mode: require}", []place{{"rules[1].topics", 4, 12}}},
+		{"time without unit", k + "view_max_age: 60", []place{{"view_max_age", 2, 15}}},
+		{"time out of bounds", k + "view_max_age: 2h", []place{{"view_max_age", 2, 15}}},
+		{"zero is no default", k + "admission_wait: 0s", []place{{"admission_wait", 2, 17}}},
+		{"decimal size unit", k + "limits: {max_frame: 100MB}", []place{{"limits.max_frame", 2, 21}}},
+		{"size too large", k + "limits: {max_frame: 2GiB}", []place{{"limits.max_frame", 2, 21}}},
+		{"half a number", k + "limits: {max_connections: 1.5}", []place{{"limits.max_connections", 2, 27}}},
+		{"ports upside down", k + "broker_ports: 9-8", []place{{"broker_ports", 2, 15}}},
+		{"half a range", k + "broker_ports: {first: 9000}", []place{{"broker_ports.last", 2, 23}}},
+		{"listen inside broker ports", k + "listen: 0.0.0.0:9000\nadvertised_host: p\nbroker_ports: 8999-9001", []place{{"broker_ports", 4, 15}}},
+		{"node port of another node", k + "broker_ports: 9100-9110\nnode_ports: {1: 9105}", []place{{"node_ports.1", 3, 17}}},
+		{"node port twice", k + "node_ports: {1: 7000, 2: 7000}", []place{{"node_ports.2", 2, 26}}},
+		{"advertised host with port", k + "advertised_host: a:9092", []place{{"advertised_host", 2, 18}}},
+		{"metrics on the client port", k + "metrics: {listen: ':9092'}", []place{{"metrics.listen", 2, 19}}},
+		{"metrics on a broker port", k + "broker_ports: 9093-9099\nmetrics: {listen: ':9095'}", []place{{"metrics.listen", 3, 19}}},
+		{"expiry too short for the views", k + "brokers: {assert: {producer_id_expiration: 2m}}", []place{{"brokers.assert.producer_id_expiration", 2, 44}}},
+		{"negative fence id", k + "fence_id: -1", []place{{"fence_id", 2, 11}}},
+		{"everything at once, in the file's order", "bootstrap: k\nlisten: l\nlog: {level: loud}", []place{{"bootstrap", 1, 12}, {"listen", 2, 9}, {"log.level", 3, 14}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse("f.yaml", []byte(c.src))
+			var wrong *Error
+			if !errors.As(err, &wrong) {
+				t.Fatalf("got error %v, want *Error", err)
+			}
+			var got []place
+			for _, p := range wrong.Problems {
+				got = append(got, place{p.Path, p.Line, p.Column})
+				if p.Message == "" || (p.Line > 0) != (p.Excerpt != "") {
+					t.Errorf("incomplete problem %+v", p)
+				}
+			}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(place{})); diff != "" {
+				t.Errorf("places (-want +got):\n%s\n%v", diff, err)
+			}
+		})
+	}
+}

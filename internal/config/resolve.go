@@ -1,0 +1,300 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/proxy"
+)
+
+// resolver collects all that is wrong while a Document is understood.
+type resolver struct {
+	doc      *Document
+	out      *Settings
+	problems []Problem
+}
+
+// Resolve understands a document, with defaults for what it does not give.
+// Errors: *Error.
+func (d *Document) Resolve() (*Settings, error) {
+	r := &resolver{doc: d, out: defaults()}
+	r.addresses()
+	r.rules()
+	r.brokers()
+	r.limits()
+	r.process()
+	r.together()
+	if len(r.problems) > 0 {
+		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
+		return nil, &Error{Problems: r.problems}
+	}
+	return r.out, nil
+}
+
+func (r *resolver) wrong(v Value, path, format string, args ...any) {
+	r.problems = append(r.problems, problemAt(v.at, path, fmt.Sprintf(format, args...)))
+}
+
+func (r *resolver) note(format string, args ...any) {
+	r.out.Notes = append(r.out.Notes, fmt.Sprintf(format, args...))
+}
+
+func (r *resolver) addresses() {
+	d, p := r.doc, &r.out.Proxy
+	for i, v := range d.Bootstrap {
+		at := fmt.Sprintf("bootstrap[%d]", i)
+		if len(d.Bootstrap) == 1 {
+			at = "bootstrap"
+		}
+		host, port, err := splitAddress(v.text)
+		switch {
+		case err != nil:
+			r.wrong(v, at, "%v", err)
+		case host == "" || port == 0:
+			r.wrong(v, at, "%q: a broker address needs a host and a port, as in kafka-1:9092", v.text)
+		case slices.Contains(p.Bootstrap, v.text):
+			r.wrong(v, at, "%q is given twice", v.text)
+		default:
+			p.Bootstrap = append(p.Bootstrap, v.text)
+		}
+	}
+	if len(d.Bootstrap) == 0 {
+		r.wrong(Value{}, "bootstrap", "missing: the host:port of at least one broker")
+	}
+	r.address(d.Listen, "listen", &p.Listen)
+	if v := d.AdvertisedHost; v.given {
+		if !isHost(v.text) {
+			r.wrong(v, "advertised_host", "%q is not a host name or an IP address (no port belongs here: it follows from broker_ports)", v.text)
+		} else {
+			p.AdvertisedHost = v.text
+		}
+	}
+	r.ports()
+}
+
+func (r *resolver) ports() {
+	d, p := r.doc, &r.out.Proxy
+	switch v := d.BrokerPorts.Range; {
+	case v.given:
+		first, last, err := parseRange(v.text)
+		if err != nil {
+			r.wrong(v, "broker_ports", "%v", err)
+		}
+		p.BrokerPorts = proxy.PortRange{First: first, Last: last}
+	case d.BrokerPorts.First.given || d.BrokerPorts.Last.given:
+		first := r.count(d.BrokerPorts.First, "broker_ports.first", 0, 1, maxPort)
+		last := r.count(d.BrokerPorts.Last, "broker_ports.last", 0, 1, maxPort)
+		switch {
+		case !d.BrokerPorts.First.given:
+			r.wrong(d.BrokerPorts.Last, "broker_ports.first", "missing")
+		case !d.BrokerPorts.Last.given:
+			r.wrong(d.BrokerPorts.First, "broker_ports.last", "missing")
+		case first > last:
+			r.wrong(d.BrokerPorts.First, "broker_ports", "first %d is above last %d", first, last)
+		default:
+			p.BrokerPorts = proxy.PortRange{First: first, Last: last}
+		}
+	}
+	listen := portOf(p.Listen)
+	ports := p.BrokerPorts
+	if listen != 0 && ports.First <= listen && listen <= ports.Last {
+		at := d.BrokerPorts.Range
+		if !at.given {
+			at = d.BrokerPorts.First
+		}
+		r.wrong(at, "broker_ports", "%d-%d contains the port of listen, %d", ports.First, ports.Last, listen)
+	}
+
+	users := map[int]int32{}
+	for _, node := range slices.Sorted(maps.Keys(d.NodePorts)) {
+		v := d.NodePorts[node]
+		at := fmt.Sprintf("node_ports.%d", node)
+		port := r.count(v, at, 0, 1, maxPort)
+		if node < 0 {
+			r.wrong(v, at, "node ids are not negative")
+			continue
+		}
+		if port == 0 {
+			if !v.given {
+				r.wrong(v, at, "has no port")
+			}
+			continue
+		}
+		if port == listen {
+			r.wrong(v, at, "%d is the port of listen", port)
+		}
+		if other, taken := users[port]; taken {
+			r.wrong(v, at, "%d is the port of node %d", port, other)
+		}
+		if of := port - ports.First; ports.First <= port && port <= ports.Last && of != int(node) {
+			if _, moved := d.NodePorts[int32(of)]; !moved {
+				r.wrong(v, at, "%d is the port of node %d by broker_ports", port, of)
+			}
+		}
+		users[port] = node
+		if p.NodePorts == nil {
+			p.NodePorts = map[int32]int{}
+		}
+		p.NodePorts[node] = port
+	}
+}
+
+func (r *resolver) rules() {
+	d, p := r.doc, &r.out.Proxy
+	seen := map[string]int{}
+	everything := -1
+	for i, rule := range d.Rules {
+		at := fmt.Sprintf("rules[%d]", i)
+		pattern := rule.Topics
+		switch _, err := path.Match(pattern.text, ""); {
+		case !pattern.given || pattern.text == "":
+			r.wrong(first(pattern, rule.Mode), at+".topics", "missing: a topic name or a pattern such as 'orders.*'")
+		case err != nil:
+			r.wrong(pattern, at+".topics", "%q is not a pattern: * and ? stand for characters, [a-z] for one of several", pattern.text)
+		}
+		if j, twice := seen[pattern.text]; twice && pattern.given {
+			r.wrong(pattern, at+".topics", "%q is in rules[%d] already, which decides", pattern.text, j)
+		} else {
+			seen[pattern.text] = i
+		}
+		if !rule.Mode.given {
+			r.wrong(first(rule.Mode, pattern), at+".mode", "missing: off or require")
+		}
+		mode := r.mode(rule.Mode, at+".mode")
+		p.Rules = append(p.Rules, proxy.Rule{Topics: pattern.text, Mode: mode})
+		if everything >= 0 {
+			r.note("rules[%d] (%s) is never reached: rules[%d] matches every topic", i, pattern.text, everything)
+		}
+		if pattern.text == "*" && everything < 0 {
+			everything = i
+		}
+	}
+	p.Default = r.mode(d.DefaultMode, "default_mode")
+}
+
+func (r *resolver) mode(v Value, at string) proxy.Mode {
+	switch v.text {
+	case "off":
+	case "require":
+		return proxy.ModeRequire
+	case "observe", "enforce":
+		r.wrong(v, at, "mode %q is not in this version; off and require are", v.text)
+	default:
+		if v.given {
+			r.wrong(v, at, "%q is not a mode; off and require are", v.text)
+		}
+	}
+	return proxy.ModeOff
+}
+
+func (r *resolver) brokers() {
+	d, p := r.doc, &r.out.Proxy
+	if v := d.FenceID; v.given {
+		id, err := parseID(v.text)
+		if err != nil {
+			r.wrong(v, "fence_id", "%v", err)
+		}
+		p.FenceID = id
+	}
+	switch v := d.Brokers.Kind; v.text {
+	case "kafka":
+	case "kfake":
+		p.BrokerKind = proxy.EmbeddedKfake
+	default:
+		if v.given {
+			r.wrong(v, "brokers.kind", "%q is not a kind of broker; kafka and kfake are", v.text)
+		}
+	}
+	const most = 10 * 365 * 24 * time.Hour
+	a := d.Brokers.Assert
+	p.AssertedProducerExpiry = r.duration(a.ProducerIDExpiration, "brokers.assert.producer_id_expiration", 0, time.Second, most)
+	p.AssertedConnectionIdle = r.duration(a.ConnectionsMaxIdle, "brokers.assert.connections_max_idle", 0, time.Second, most)
+	p.ViewMaxAge = r.duration(d.ViewMaxAge, "view_max_age", p.ViewMaxAge, 100*time.Millisecond, time.Hour)
+	p.AdmissionWait = r.duration(d.AdmissionWait, "admission_wait", p.AdmissionWait, time.Millisecond, time.Minute)
+	p.ClockSkew = r.duration(d.ClockSkew, "clock_skew", p.ClockSkew, time.Millisecond, time.Hour)
+}
+
+func (r *resolver) limits() {
+	l, p := r.doc.Limits, &r.out.Proxy
+	p.MaxFrameBytes = r.size(l.MaxFrame, "limits.max_frame", p.MaxFrameBytes, kib, math.MaxInt32)
+	p.MaxDecompressedBytes = r.size(l.MaxDecompressed, "limits.max_decompressed", p.MaxDecompressedBytes, kib, math.MaxInt32)
+	p.MaxPendingRequests = r.count(l.MaxPendingRequests, "limits.max_pending_requests", p.MaxPendingRequests, 1, 1<<20)
+	p.MaxConnections = r.count(l.MaxConnections, "limits.max_connections", p.MaxConnections, 1, 1<<24)
+	p.DialTimeout = r.duration(l.DialTimeout, "limits.dial_timeout", p.DialTimeout, time.Millisecond, time.Hour)
+	p.HandshakeTimeout = r.duration(l.HandshakeTimeout, "limits.handshake_timeout", p.HandshakeTimeout, time.Millisecond, time.Hour)
+	p.IdleTimeout = r.duration(l.IdleTimeout, "limits.idle_timeout", p.IdleTimeout, 0, 30*24*time.Hour)
+	p.DrainTimeout = r.duration(l.DrainTimeout, "limits.drain_timeout", p.DrainTimeout, time.Millisecond, time.Hour)
+	p.IdleViews = r.count(l.IdleViews, "limits.idle_views", p.IdleViews, 1, 1<<26)
+}
+
+func (r *resolver) process() {
+	switch v := r.doc.Log.Level; v.text {
+	case "debug":
+		r.out.LogLevel = slog.LevelDebug
+	case "info":
+	case "warn":
+		r.out.LogLevel = slog.LevelWarn
+	case "error":
+		r.out.LogLevel = slog.LevelError
+	default:
+		if v.given {
+			r.wrong(v, "log.level", "%q is not a level; debug, info, warn and error are", v.text)
+		}
+	}
+	switch v := r.doc.Log.Format; Format(v.text) {
+	case FormatText, FormatJSON:
+		r.out.LogFormat = Format(v.text)
+	default:
+		if v.given {
+			r.wrong(v, "log.format", "%q is not a log format; text and json are", v.text)
+		}
+	}
+	r.address(r.doc.Metrics.Listen, "metrics.listen", &r.out.MetricsListen)
+}
+
+// together checks what only shows when settings meet.
+func (r *resolver) together() {
+	d, p := r.doc, &r.out.Proxy
+	if port := portOf(r.out.MetricsListen); port != 0 {
+		if port == portOf(p.Listen) {
+			r.wrong(d.Metrics.Listen, "metrics.listen", "%d is the port of listen", port)
+		}
+		if b := p.BrokerPorts; b.First <= port && port <= b.Last {
+			r.wrong(d.Metrics.Listen, "metrics.listen", "%d is one of broker_ports", port)
+		}
+		if of := port - portOf(p.Listen) - 1; p.BrokerPorts == (proxy.PortRange{}) && portOf(p.Listen) != 0 && 0 <= of && of < 1000 {
+			r.note("metrics.listen uses %d, where a broker with node id %d would be served; give broker_ports to keep them apart", port, of)
+		}
+	}
+	// A frozen sender's bytes must be dead before the state they would meet
+	// is forgotten.
+	if p.AssertedProducerExpiry > 0 {
+		need := p.ViewMaxAge + p.AssertedConnectionIdle + p.ClockSkew
+		if p.AssertedProducerExpiry/2 <= need {
+			r.wrong(d.Brokers.Assert.ProducerIDExpiration, "brokers.assert.producer_id_expiration",
+				"half of %v must be more than view_max_age + connections_max_idle + clock_skew = %v: raise producer.id.expiration.ms at the brokers, or lower view_max_age",
+				p.AssertedProducerExpiry, need)
+		}
+	}
+	if host, _, err := splitAddress(p.Listen); err == nil && isUnspecified(host) && p.AdvertisedHost == "" {
+		r.note("listen is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine")
+	}
+	if len(p.Rules) == 0 && p.Default == proxy.ModeOff {
+		r.note("no rule and default mode off: nothing is checked, the proxy only passes through")
+	}
+}
+
+// first gives the first value that has a place in a file.
+func first(vs ...Value) Value {
+	for _, v := range vs {
+		if v.at != nil {
+			return v
+		}
+	}
+	return Value{}
+}
