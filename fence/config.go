@@ -1,0 +1,57 @@
+package fence
+
+import "time"
+
+// Marking says how the brokers mark an answer to a batch that they did not
+// append because the same sequence range is in the log already.
+type Marking int
+
+const (
+	// MarkLogAppendTime: log_append_time is −1 for a fresh append on a
+	// CreateTime topic and the stored batch's timestamp for a duplicate
+	// (Apache Kafka).
+	MarkLogAppendTime Marking = iota
+	// MarkLogStartOffset: log_start_offset is −1 for a duplicate (kfake).
+	MarkLogStartOffset
+)
+
+// Config is what the decision depends on. All durations must be positive; the
+// proxy validates them. Shared between partitions and never changed.
+type Config struct {
+	Marking Marking
+	// ViewMaxAge bounds the age of what a decision may rest on.
+	ViewMaxAge time.Duration
+	// AdmissionWait is the least time after which a waiting batch stops
+	// waiting for the one in flight.
+	AdmissionWait time.Duration
+	// ProducerExpiry is the brokers' producer.id.expiration.ms.
+	ProducerExpiry time.Duration
+	// ConnectionIdle is the brokers' connections.max.idle.ms: how long the
+	// bytes of a frozen sender can live.
+	ConnectionIdle time.Duration
+	// Margin covers the expiry check's interval and clock skew.
+	Margin time.Duration
+	// SameViewRounds is how often a batch may be refused on a view that a new
+	// reading confirms, before it is given back with a retriable error.
+	SameViewRounds int
+	// Unsafe forwards batches unstamped when the cached end matches, and
+	// believes every answer. It exists to show what the fence is for.
+	Unsafe bool
+}
+
+// copyLife is how long after its sending a copy of a batch can still arrive.
+func (c *Config) copyLife() time.Duration { return c.ConnectionIdle + c.Margin }
+
+// stateUse is how much of a fence state's life a view of it may use up.
+func (c *Config) stateUse() time.Duration { return c.ViewMaxAge + c.ConnectionIdle + c.Margin }
+
+// Servable reports whether producer state outlives every use of a view of it
+// by enough: half its life is more than a view, a frozen sender's bytes, the
+// expiry check and the clocks can take up. A topic on brokers where this does
+// not hold cannot be fenced.
+func (c *Config) Servable() bool { return c.ProducerExpiry/2 > c.stateUse() }
+
+// OldestTimestamp is how far before now a stamped batch's max timestamp may
+// lie on a CreateTime topic: expiry counts from it, so an older one would take
+// the fence's state away with it.
+func (c *Config) OldestTimestamp() time.Duration { return c.ProducerExpiry / 2 }

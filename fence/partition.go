@@ -1,0 +1,399 @@
+package fence
+
+import (
+	"time"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// Partition is the single serialising writer of one partition: it admits
+// batches, lets at most one at a time go upstream on a predicted end, and
+// decides what becomes of each. Not for concurrent use: the caller holds a
+// lock around each event. The effects an event returns are valid until the
+// next event.
+type Partition struct {
+	cfg   *Config
+	state *ps.State
+
+	// tickets are the batches not decided yet, in order of admission.
+	tickets []*Ticket
+	// viewReads are the outstanding readings of views.
+	viewReads []viewRead
+	// recordReads are the outstanding readings of records.
+	recordReads []*recordRead
+	lastRead    ReadID
+
+	// ackTime is a moving average of the time from sending to acknowledgement.
+	ackTime time.Duration
+
+	effects []Effect
+	wake    ps.Instant
+	hasWake bool
+	// changed: a ticket was decided in this pass, so that others that waited
+	// for it must be looked at again.
+	changed bool
+}
+
+type viewRead struct {
+	node  ps.NodeID
+	begun ps.Instant
+}
+
+// recordRead is one reading of records, shared by all tickets that want them.
+// Without tickets it is for an unsettled transmission nobody waits for.
+type recordRead struct {
+	id         ReadID
+	from, upTo ps.Offset
+	tickets    []*Ticket
+}
+
+// New makes the decision maker of a partition over what is known of it. It
+// owns state until Busy is false.
+func New(cfg *Config, state *ps.State) *Partition {
+	return &Partition{cfg: cfg, state: state}
+}
+
+// State is what is known of the partition; read it only between events.
+func (p *Partition) State() *ps.State { return p.state }
+
+// Busy reports whether anything is in progress or of unknown fate. While it
+// is false, the state may be put away and a new Partition made from it later.
+func (p *Partition) Busy() bool {
+	return len(p.tickets) > 0 || len(p.viewReads) > 0 || len(p.recordReads) > 0 || len(p.state.Unsettled()) > 0
+}
+
+// Waiting is the number of batches that are held and not upstream.
+func (p *Partition) Waiting() int {
+	n := 0
+	for _, t := range p.tickets {
+		if t.phase == waiting {
+			n++
+		}
+	}
+	return n
+}
+
+// Wake is when Tick is due, if nothing happens before.
+func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
+
+// Admit takes in a batch. Some effect may already send or decide it.
+func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
+	t.admittedAt = now.Instant
+	p.tickets = append(p.tickets, t)
+	return p.run(now)
+}
+
+// Tick looks at everything again because time has passed.
+func (p *Partition) Tick(now ps.Now) []Effect { return p.run(now) }
+
+// Cancel tells that nobody waits for the ticket any more. A batch that was
+// not sent is forgotten; one that was goes on until its fate is known.
+func (p *Partition) Cancel(now ps.Now, t *Ticket) []Effect {
+	t.detached = true
+	if t.phase == waiting {
+		p.remove(t)
+	}
+	return p.run(now)
+}
+
+// Answered takes in the broker's answer to the ticket's transmission. Late
+// answers, after Abandoned, are ignored.
+func (p *Partition) Answered(now ps.Now, t *Ticket, a Answer) []Effect {
+	p.effects = p.effects[:0]
+	if t.phase != sent {
+		return p.run(now)
+	}
+	switch judge(p.cfg, a) {
+	case appended:
+		p.acknowledged(now, t, a)
+	case notNow:
+		p.refusedBySequence(now, t)
+	case refusedByBroker:
+		p.state.DropView()
+		if t.again {
+			p.readBack(now, t)
+			break
+		}
+		p.decide(t, Verdict{Kind: BrokerError, Code: a.Code})
+	case ambiguous:
+		p.unsettle(now, t)
+		t.phase, t.base = typing, a.BaseOffset
+	case noIdea:
+		p.unsettle(now, t)
+	}
+	return p.resume(now)
+}
+
+// Abandoned tells that the ticket's transmission will get no answer: its
+// connection is closed. Bytes of it may still arrive at the broker.
+func (p *Partition) Abandoned(now ps.Now, t *Ticket) []Effect {
+	p.effects = p.effects[:0]
+	if t.phase == sent {
+		p.unsettle(now, t)
+	}
+	return p.resume(now)
+}
+
+// NotSent tells that not one byte of the ticket's transmission was given to
+// its connection, which is closed.
+func (p *Partition) NotSent(now ps.Now, t *Ticket) []Effect {
+	p.effects = p.effects[:0]
+	if t.phase == sent {
+		if t.again {
+			p.readBack(now, t)
+		} else {
+			p.decide(t, Verdict{Kind: Retry, Reason: Unreachable})
+		}
+	}
+	return p.resume(now)
+}
+
+func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
+	if p.cfg.Unsafe {
+		p.state.Acknowledged(p.appendOf(t, a.BaseOffset))
+		p.decide(t, Verdict{Kind: Won, Offset: a.BaseOffset})
+		return
+	}
+	p.state.Settle(t.Expected, t.Records)
+	if a.BaseOffset != t.Expected {
+		p.state.AppendedElsewhere(a.BaseOffset, len(t.Records), t.sentAt)
+		p.decide(t, Verdict{Kind: Violation, Offset: a.BaseOffset})
+		return
+	}
+	p.state.Acknowledged(p.appendOf(t, t.Expected))
+	took := now.Instant.Sub(t.sentAt)
+	if p.ackTime == 0 {
+		p.ackTime = took
+	}
+	p.ackTime += (took - p.ackTime) / 8
+	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
+}
+
+func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
+	return ps.Append{
+		At: at, Records: t.Records, Epoch: t.epoch, BaseSequence: t.baseSequence,
+		MaxTimestamp: t.MaxTimestamp, Leader: t.used.Leader, LeaderEpoch: t.used.LeaderEpoch, SentAt: t.sentAt,
+	}
+}
+
+// refusedBySequence: the broker did not append this transmission because the
+// sequence is not the next one. The view was wrong, or another proxy was
+// faster. Which it was, a view that is read from now on tells.
+func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
+	p.state.DropView()
+	if t.again {
+		p.readBack(now, t)
+		return
+	}
+	t.phase = waiting
+	t.refused = true
+	t.needAfter = now.Instant
+	t.looks, t.nextLook = 0, 0
+}
+
+// readBack: the log must tell what became of an earlier transmission of the
+// ticket's records; the last one is known to have left nothing.
+func (p *Partition) readBack(now ps.Now, t *Ticket) {
+	p.state.DropView()
+	t.phase = unsettled
+	t.needAfter = now.Instant
+	t.looks, t.nextLook = 0, 0
+}
+
+// unsettle: the ticket's transmission may be in the log now, later or never.
+func (p *Partition) unsettle(now ps.Now, t *Ticket) {
+	p.readBack(now, t)
+	p.state.Unsettle(&ps.Unsettled{
+		Expected: t.Expected, Records: t.Records,
+		Epoch: t.epoch, BaseSequence: t.baseSequence, SentAt: t.sentAt, Node: t.Node,
+		NextLook: t.HoldUntil,
+	})
+}
+
+// ViewRead takes in a view that was asked for at node; its At must be an
+// instant before the request was written.
+func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
+	p.effects = p.effects[:0]
+	p.viewReadEnded(node)
+	if !p.state.ReadView(v) {
+		if known, ok := p.state.View(); ok && known.LeaderEpoch > v.LeaderEpoch {
+			// The broker asked is a deposed leader that does not know it yet.
+			for _, t := range p.tickets {
+				if t.phase == waiting && t.looksAt(node) {
+					p.giveBack(t, NotLeader)
+				}
+			}
+		}
+	}
+	for _, t := range p.tickets {
+		if t.looking && t.looksAt(node) {
+			t.lookedInVain(now, 0)
+		}
+	}
+	return p.resume(now)
+}
+
+// ViewFailed tells that the view could not be read at node. code is the
+// broker's error code or 0 if it could not be reached; final means that
+// asking again will not help (the proxy may not read the topic).
+func (p *Partition) ViewFailed(now ps.Now, node ps.NodeID, code int16, final bool) []Effect {
+	p.effects = p.effects[:0]
+	p.viewReadEnded(node)
+	for _, t := range p.tickets {
+		switch {
+		case !t.looking || !t.looksAt(node):
+			continue
+		case t.phase != waiting:
+		case final:
+			p.decideUnsent(t, Verdict{Kind: Failed, Code: code})
+		case code == 0:
+			p.giveBack(t, Unreachable)
+		default:
+			p.giveBack(t, NotLeader)
+		}
+		t.lookedInVain(now, failurePause)
+	}
+	return p.resume(now)
+}
+
+func (p *Partition) viewReadEnded(node ps.NodeID) {
+	for i, r := range p.viewReads {
+		if r.node == node {
+			p.viewReads = append(p.viewReads[:i], p.viewReads[i+1:]...)
+			return
+		}
+	}
+}
+
+// looksAt reports whether a view read at node is one that the ticket asks
+// for: waiting batches need it from the broker they will be sent to, those of
+// unknown fate from the leader, whichever it is.
+func (t *Ticket) looksAt(node ps.NodeID) bool {
+	if t.phase == waiting {
+		return t.Node == node
+	}
+	return node == ps.AnyNode
+}
+
+// resume finishes an event that has put effects already.
+func (p *Partition) resume(now ps.Now) []Effect {
+	p.look(now)
+	return p.effects
+}
+
+func (p *Partition) run(now ps.Now) []Effect {
+	p.effects = p.effects[:0]
+	return p.resume(now)
+}
+
+// look goes over all tickets, in order of admission, until nothing changes.
+func (p *Partition) look(now ps.Now) {
+	for {
+		p.changed = false
+		p.hasWake = false
+		for _, t := range p.tickets {
+			switch t.phase {
+			case waiting:
+				p.lookWaiting(now, t)
+			case sent:
+				p.lookSent(now, t)
+			case typing, unsettled:
+				p.lookUnsettled(now, t)
+			}
+		}
+		p.sweep()
+		if !p.changed {
+			break
+		}
+	}
+	p.lookAbandoned(now)
+}
+
+// sweep removes the tickets that are done.
+func (p *Partition) sweep() {
+	kept := p.tickets[:0]
+	for _, t := range p.tickets {
+		if t.phase != done {
+			kept = append(kept, t)
+		}
+	}
+	clear(p.tickets[len(kept):])
+	p.tickets = kept
+}
+
+func (p *Partition) remove(t *Ticket) {
+	t.phase = done
+	p.sweep()
+}
+
+func (p *Partition) decide(t *Ticket, v Verdict) {
+	if v.Kind != Taken {
+		v.LogStart = ps.NoOffset
+	}
+	t.phase = done
+	p.changed = true
+	p.effects = append(p.effects, Effect{Kind: Decide, Ticket: t, Verdict: v})
+}
+
+func (p *Partition) unknown(t *Ticket) {
+	p.decide(t, Verdict{Kind: Unknown, Next: p.state.LowerBound()})
+}
+
+// giveBack ends a ticket of which nothing was appended, so that its client
+// may send it again.
+func (p *Partition) giveBack(t *Ticket, r Reason) {
+	p.decideUnsent(t, Verdict{Kind: Retry, Reason: r})
+}
+
+// decideUnsent gives v to a ticket of which this proxy knows no transmission
+// whose fate is open, and Unknown to any other.
+func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
+	if p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t) {
+		p.unknown(t)
+		return
+	}
+	p.decide(t, v)
+}
+
+// twinUpstream reports whether another transmission of any of the ticket's
+// records is on its way.
+func (p *Partition) twinUpstream(t *Ticket) bool {
+	for _, o := range p.tickets {
+		if o != t && (o.phase == sent || o.phase == typing) && o.overlaps(t) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Partition) wakeAt(at ps.Instant) {
+	if !p.hasWake || at < p.wake {
+		p.wake, p.hasWake = at, true
+	}
+}
+
+// readView asks for the view at node, unless that is under way already.
+func (p *Partition) readView(now ps.Now, node ps.NodeID) {
+	for _, r := range p.viewReads {
+		if r.node == node {
+			return
+		}
+	}
+	p.viewReads = append(p.viewReads, viewRead{node, now.Instant})
+	p.effects = append(p.effects, Effect{Kind: ReadView, Node: node})
+}
+
+// lookAt reads the view at node for the ticket, at the ticket's pace.
+func (p *Partition) lookAt(now ps.Now, t *Ticket, node ps.NodeID) {
+	if now.Instant < t.nextLook {
+		p.wakeAt(t.nextLook)
+		return
+	}
+	t.looking = true
+	p.readView(now, node)
+}
+
+// admissionWait is how long the batch in flight is waited for.
+func (p *Partition) admissionWait() time.Duration {
+	return max(p.cfg.AdmissionWait, 4*p.ackTime)
+}

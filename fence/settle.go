@@ -1,0 +1,444 @@
+package fence
+
+import (
+	"time"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// StoredRecord is a committed record as it lies in the log.
+type StoredRecord struct {
+	Offset ps.Offset
+	ps.Record
+	// Control: a transaction marker; Record is empty.
+	Control bool
+	// ByFence: its batch carries the fence's producer id, in Epoch, and
+	// Sequence is the record's own (base sequence + its place in the batch).
+	ByFence  bool
+	Epoch    ps.ProducerEpoch
+	Sequence ps.Sequence
+	// AppendTime: its batch's timestamps are the broker's (LogAppendTime).
+	AppendTime bool
+}
+
+// Stored is what a reading of committed records brought.
+type Stored struct {
+	// Records in order of offset, from the asked range and perhaps beyond it.
+	Records []StoredRecord
+	// ReadTo is the offset up to which the log was read: what is missing
+	// before it does not exist (compaction, deletion).
+	ReadTo ps.Offset
+	// LogStart and HighWatermark as the leader answered.
+	LogStart      ps.Offset
+	HighWatermark ps.Offset
+	// At is before the request was written.
+	At ps.Instant
+}
+
+// at finds the record stored at an offset.
+func (s *Stored) at(o ps.Offset) (StoredRecord, bool) {
+	lo, hi := 0, len(s.Records)
+	for lo < hi {
+		if mid := (lo + hi) / 2; s.Records[mid].Offset < o {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(s.Records) && s.Records[lo].Offset == o {
+		return s.Records[lo], true
+	}
+	return StoredRecord{}, false
+}
+
+// comparison of a batch's records with the log at their offsets below upTo.
+type comparison struct {
+	equal, other, missing int
+	allAppendIDs          bool
+	byFence, sameSequence bool // of the first stored one
+	appendTime            bool
+}
+
+func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored, epoch ps.ProducerEpoch, base ps.Sequence) comparison {
+	c := comparison{allAppendIDs: true}
+	for i, r := range records {
+		o := expected + ps.Offset(i)
+		if o >= upTo {
+			break
+		}
+		st, ok := s.at(o)
+		switch {
+		case !ok:
+			c.missing++
+			continue
+		case !st.Control && st.Record == r:
+			c.equal++
+			c.allAppendIDs = c.allAppendIDs && r.AppendID
+		default:
+			c.other++
+		}
+		if c.equal+c.other == 1 {
+			c.byFence = st.ByFence
+			c.sameSequence = st.ByFence && st.Epoch == epoch && st.Sequence == base.Plus(i)
+			c.appendTime = st.AppendTime
+		}
+	}
+	return c
+}
+
+// identify decides a batch whose expected offset is below the committed end:
+// refused, if no record stored at any of its offsets is its own.
+func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
+	if p.cfg.Unsafe {
+		p.decide(t, Verdict{Kind: Taken, Next: end, LogStart: ps.NoOffset})
+		return
+	}
+	upTo := min(t.end(), end)
+	if p.state.FindUnsettled(t.Expected, t.Records) == nil {
+		if known, ok := p.state.Known(t.Expected, upTo); ok {
+			c := comparison{allAppendIDs: true}
+			for i, k := range known {
+				if k == t.Records[i] {
+					c.equal++
+					c.allAppendIDs = c.allAppendIDs && k.AppendID
+				} else {
+					c.other++
+				}
+			}
+			p.identified(t, c, end, ps.NoOffset)
+			return
+		}
+	}
+	p.readRecords(now, t, t.Expected, upTo)
+}
+
+// identified gives the verdict on a batch of which no transmission is open.
+func (p *Partition) identified(t *Ticket, c comparison, next, logStart ps.Offset) {
+	switch {
+	case c.equal == len(t.Records) && c.allAppendIDs:
+		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
+	case c.equal > 0, c.missing > 0 && c.other > 0:
+		p.unknown(t)
+	case c.missing > 0 && logStart > t.Expected:
+		p.decide(t, Verdict{Kind: Taken, Next: next, LogStart: logStart})
+	default:
+		p.decide(t, Verdict{Kind: Taken, Next: next, LogStart: ps.NoOffset})
+	}
+}
+
+// lookUnsettled reads the log for a transmission whose client waits to hear
+// what became of it.
+func (p *Partition) lookUnsettled(now ps.Now, t *Ticket) {
+	if now.Instant >= t.HoldUntil {
+		p.leaveRead(t)
+		p.unknown(t)
+		return
+	}
+	p.wakeAt(t.HoldUntil)
+	if t.read != 0 {
+		return
+	}
+	from := t.Expected
+	if t.phase == typing {
+		from = t.base
+	}
+	end := p.state.LowerBound()
+	if from >= end {
+		p.lookAt(now, t, ps.AnyNode)
+		return
+	}
+	if now.Instant < t.nextLook {
+		p.wakeAt(t.nextLook)
+		return
+	}
+	p.readRecords(now, t, from, min(from+ps.Offset(len(t.Records)), end))
+}
+
+// lookAbandoned reads the log for transmissions whose fate is unknown and
+// that nobody waits for, so that a misplaced append is counted and their
+// memory comes to an end.
+func (p *Partition) lookAbandoned(now ps.Now) {
+	var dead []*ps.Unsettled
+	for _, u := range p.state.Unsettled() {
+		switch {
+		case p.ownedByTicket(u) || p.readingFor(u.Expected):
+		case now.Instant.Sub(u.SentAt) >= p.cfg.copyLife():
+			dead = append(dead, u)
+		case now.Instant < u.NextLook:
+			p.wakeAt(u.NextLook)
+		default:
+			u.Looks++
+			u.NextLook = now.Instant.Add(time.Second << min(u.Looks, 6))
+			p.wakeAt(u.NextLook)
+			if end := p.state.LowerBound(); u.Expected < end {
+				p.startRead(u.Expected, min(u.End()+misplacedReach, end))
+			} else {
+				p.readView(now, ps.AnyNode)
+			}
+		}
+	}
+	for _, u := range dead {
+		p.state.Forget(u)
+	}
+}
+
+// misplacedReach is how far behind its place a record of unknown fate is
+// looked for.
+const misplacedReach = 64
+
+func (p *Partition) ownedByTicket(u *ps.Unsettled) bool {
+	for _, t := range p.tickets {
+		if (t.phase == unsettled || t.phase == typing) && t.Expected == u.Expected && t.sentAt == u.SentAt {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Partition) readingFor(from ps.Offset) bool {
+	for _, r := range p.recordReads {
+		if r.from == from {
+			return true
+		}
+	}
+	return false
+}
+
+// readRecords has the ticket wait for the records from … upTo−1, sharing a
+// reading that is under way.
+func (p *Partition) readRecords(now ps.Now, t *Ticket, from, upTo ps.Offset) {
+	if now.Instant < t.nextLook {
+		p.wakeAt(t.nextLook)
+		return
+	}
+	for _, r := range p.recordReads {
+		if r.from == from && r.upTo >= upTo {
+			r.tickets = append(r.tickets, t)
+			t.read = r.id
+			return
+		}
+	}
+	r := p.startRead(from, upTo)
+	r.tickets = append(r.tickets, t)
+	t.read = r.id
+}
+
+func (p *Partition) startRead(from, upTo ps.Offset) *recordRead {
+	p.lastRead++
+	r := &recordRead{id: p.lastRead, from: from, upTo: upTo}
+	p.recordReads = append(p.recordReads, r)
+	p.effects = append(p.effects, Effect{Kind: ReadRecords, Node: ps.AnyNode, Read: r.id, From: from, UpTo: upTo})
+	return r
+}
+
+// leaveRead has the ticket wait no longer for its reading.
+func (p *Partition) leaveRead(t *Ticket) {
+	for _, r := range p.recordReads {
+		for i, o := range r.tickets {
+			if o == t {
+				r.tickets = append(r.tickets[:i], r.tickets[i+1:]...)
+				break
+			}
+		}
+	}
+	t.read = 0
+}
+
+func (p *Partition) takeRead(id ReadID) *recordRead {
+	for i, r := range p.recordReads {
+		if r.id == id {
+			p.recordReads = append(p.recordReads[:i], p.recordReads[i+1:]...)
+			return r
+		}
+	}
+	return nil
+}
+
+// RecordsFailed tells that a reading of records brought nothing.
+func (p *Partition) RecordsFailed(now ps.Now, id ReadID) []Effect {
+	p.effects = p.effects[:0]
+	if r := p.takeRead(id); r != nil {
+		for _, t := range r.tickets {
+			t.read = 0
+			t.lookedInVain(now, failurePause)
+		}
+	}
+	return p.resume(now)
+}
+
+// RecordsRead takes in what a reading of records brought.
+func (p *Partition) RecordsRead(now ps.Now, id ReadID, s Stored) []Effect {
+	p.effects = p.effects[:0]
+	r := p.takeRead(id)
+	if r == nil {
+		return p.resume(now)
+	}
+	p.state.SeeCommitted(s.HighWatermark, s.At)
+	p.learn(r.from, min(r.upTo, s.ReadTo), &s)
+	p.lookForMisplaced(&s)
+	for _, t := range r.tickets {
+		t.read = 0
+		switch t.phase {
+		case waiting:
+			p.waitingRead(now, t, &s)
+		case typing:
+			p.typed(now, t, &s)
+		case unsettled:
+			p.settle(now, t, &s)
+		}
+	}
+	if len(r.tickets) == 0 {
+		p.settleAbandoned(r, &s)
+	}
+	return p.resume(now)
+}
+
+// notCovered reports whether the reading did not get as far as the ticket
+// needs, so that it must be repeated.
+func notCovered(now ps.Now, t *Ticket, upTo ps.Offset, s *Stored) bool {
+	if s.ReadTo >= upTo && s.HighWatermark >= upTo && upTo > t.Expected {
+		return false
+	}
+	t.lookedInVain(now, failurePause)
+	return true
+}
+
+func (p *Partition) waitingRead(now ps.Now, t *Ticket, s *Stored) {
+	end := max(s.HighWatermark, p.state.LowerBound())
+	upTo := min(t.end(), s.HighWatermark)
+	if notCovered(now, t, upTo, s) {
+		return
+	}
+	if p.state.FindUnsettled(t.Expected, t.Records) != nil {
+		p.settle(now, t, s)
+		return
+	}
+	p.identified(t, compare(t.Expected, t.Records, upTo, s, 0, 0), end, s.LogStart)
+}
+
+// typed: the answer carried an append time. On a CreateTime topic that marks
+// a duplicate; on a LogAppendTime topic only the log tells an append from one.
+func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
+	upTo := t.base + ps.Offset(len(t.Records))
+	if s.ReadTo < upTo || s.HighWatermark < upTo {
+		t.lookedInVain(now, failurePause)
+		return
+	}
+	st, ok := s.at(t.base)
+	if !ok {
+		t.phase = unsettled // gone again (compaction): what it was cannot be known
+		return
+	}
+	c := compare(t.base, t.Records, upTo, s, t.epoch, t.baseSequence)
+	if !st.AppendTime || c.equal == 0 {
+		// A duplicate: this transmission left nothing in the log. What it
+		// leaves open is only what was open before it.
+		if t.again {
+			t.phase = unsettled
+			return
+		}
+		p.state.Settle(t.Expected, t.Records)
+		p.refusedBySequence(now, t)
+		return
+	}
+	switch {
+	case t.base != t.Expected && c.equal == len(t.Records):
+		p.state.Settle(t.Expected, t.Records)
+		p.state.AppendedElsewhere(t.base, len(t.Records), t.sentAt)
+		p.decide(t, Verdict{Kind: Violation, Offset: t.base})
+	case t.base == t.Expected && c.equal == len(t.Records) && c.allAppendIDs:
+		p.state.Settle(t.Expected, t.Records)
+		p.decide(t, Verdict{Kind: Won, Offset: t.base})
+	default:
+		p.unknown(t)
+	}
+}
+
+// settle reads out of the log what became of a transmission.
+func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
+	upTo := min(t.end(), s.HighWatermark)
+	if notCovered(now, t, upTo, s) {
+		return
+	}
+	c := compare(t.Expected, t.Records, upTo, s, 0, 0)
+	switch {
+	case c.equal == len(t.Records) && c.allAppendIDs:
+		p.state.Settle(t.Expected, t.Records)
+		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
+	case c.equal > 0:
+		// Mine, or an equal record of another writer: the log cannot tell.
+		p.state.Settle(t.Expected, t.Records)
+		p.unknown(t)
+	case c.missing > 0:
+		p.unknown(t)
+	case p.usedUp(t, s):
+		p.state.Settle(t.Expected, t.Records)
+		p.decide(t, Verdict{Kind: Taken, Next: max(s.HighWatermark, p.state.LowerBound()), LogStart: ps.NoOffset})
+	default:
+		if !c.byFence {
+			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Ticket: t, Alarm: Bypassed, Offset: t.Expected})
+		}
+		p.unknown(t)
+	}
+}
+
+// usedUp reports whether each open transmission of the ticket's records can
+// never be appended any more: the fence has appended another batch with its
+// sequence at its place.
+func (p *Partition) usedUp(t *Ticket, s *Stored) bool {
+	for _, u := range p.state.Unsettled() {
+		if u.Overlaps(t.Expected, t.Records) && !lost(u, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// lost: at the transmission's place lies a batch of the fence with the very
+// sequence it carries.
+func lost(u *ps.Unsettled, s *Stored) bool {
+	st, ok := s.at(u.Expected)
+	return ok && st.ByFence && st.Epoch == u.Epoch && st.Sequence == u.BaseSequence
+}
+
+// settleAbandoned settles what nobody waits for.
+func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
+	for _, u := range append([]*ps.Unsettled(nil), p.state.Unsettled()...) {
+		if u.Expected != r.from || p.ownedByTicket(u) || s.ReadTo < min(u.End(), s.HighWatermark) {
+			continue
+		}
+		c := compare(u.Expected, u.Records, min(u.End(), s.HighWatermark), s, 0, 0)
+		if c.equal > 0 || c.missing == 0 && lost(u, s) {
+			p.state.Settle(u.Expected, u.Records)
+		} else if c.other > 0 && !c.byFence {
+			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Bypassed, Offset: u.Expected})
+		}
+	}
+}
+
+// lookForMisplaced raises an alarm for records of unknown fate that lie at
+// another offset than the one they were promised.
+func (p *Partition) lookForMisplaced(s *Stored) {
+	for _, u := range p.state.Unsettled() {
+		for i, r := range u.Records {
+			for _, st := range s.Records {
+				if !st.Control && st.Record == r && st.Offset != u.Expected+ps.Offset(i) {
+					p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Misplaced, Offset: st.Offset})
+				}
+			}
+		}
+	}
+}
+
+// learn remembers the records read, as far as they have no gap.
+func (p *Partition) learn(from, upTo ps.Offset, s *Stored) {
+	var run []ps.Record
+	for o := from; o < upTo; o++ {
+		st, ok := s.at(o)
+		if !ok || st.Control {
+			break
+		}
+		run = append(run, st.Record)
+	}
+	p.state.Learned(from, run)
+}

@@ -1,0 +1,131 @@
+package fence
+
+import (
+	"time"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// Batch is what the fence needs to know of a conditional batch. Its first
+// record must get offset Expected, the others the offsets after it.
+type Batch struct {
+	Expected ps.Offset
+	// Records identifies each record; not empty. The fence keeps the slice.
+	Records []ps.Record
+	// MaxTimestamp is the largest record timestamp.
+	MaxTimestamp ps.Timestamp
+	// Node is the broker that the batch's upstream connection goes to, and
+	// ConnOpened an instant before that connection was opened.
+	Node       ps.NodeID
+	ConnOpened ps.Instant
+	// HoldUntil is when the proxy must have answered if it can.
+	HoldUntil ps.Instant
+	// AnswerWithin is how long after its sending the broker's answer is waited
+	// for.
+	AnswerWithin time.Duration
+}
+
+// end is the offset behind the batch's last record.
+func (b *Batch) end() ps.Offset { return b.Expected + ps.Offset(len(b.Records)) }
+
+// phase is where a ticket is on its way.
+//
+//	waiting ──send──▶ sent ──answer──▶ done
+//	   ▲               │ ├──not appended by this transmission──▶ waiting
+//	   └───────────────┘ ├──duplicate or LogAppendTime topic───▶ typing
+//	                     └──unknown, abandoned─────────────────▶ unsettled
+type phase int
+
+const (
+	// waiting: nothing of it can be in the log by this ticket's doing.
+	waiting phase = iota
+	// sent: one transmission is upstream and not answered yet.
+	sent
+	// typing: answered with an append time; whether that marks a duplicate
+	// depends on the stored batch, which is being read.
+	typing
+	// unsettled: its fate is unknown; the log is being read for it.
+	unsettled
+	// done: the verdict was given.
+	done
+)
+
+// Ticket is one batch on its way through a Partition. The caller allocates
+// it, sets Batch and Owner, and hands it to Admit; afterwards Batch is the
+// fence's to read and Owner the caller's.
+type Ticket struct {
+	Batch
+	// Owner is for the caller; the fence never looks at it.
+	Owner any
+
+	phase      phase
+	admittedAt ps.Instant
+	// detached: nobody waits for the verdict any more.
+	detached bool
+
+	// Of the transmission under way or answered last.
+	sentAt       ps.Instant
+	used         ps.View // the view it was stamped from
+	epoch        ps.ProducerEpoch
+	baseSequence ps.Sequence
+	// again: an earlier transmission of some of its records was unknown when
+	// it was sent, so that only an append now settles it.
+	again bool
+	// base is the offset answered, while typing.
+	base ps.Offset
+
+	// needAfter: a view that was begun before this is too old for it.
+	needAfter ps.Instant
+	// looking: a view is being read for it. looks counts those that were read
+	// in vain, nextLook paces them.
+	looking  bool
+	looks    int
+	nextLook ps.Instant
+	// read is the outstanding reading of records it waits for; 0 none.
+	read ReadID
+	// sameView counts refusals on a view that the next reading confirmed.
+	sameView int
+	refused  bool
+}
+
+// Sent reports whether a transmission of the ticket is upstream. Only the
+// partition's caller may ask.
+func (t *Ticket) Sent() bool { return t.phase == sent }
+
+// Done reports whether the verdict was given. Only the partition's caller may
+// ask.
+func (t *Ticket) Done() bool { return t.phase == done }
+
+// overlaps reports whether both tickets have a record in common: then they
+// are copies of one batch, however a client cut it.
+func (t *Ticket) overlaps(o *Ticket) bool {
+	for i, r := range t.Records {
+		j := t.Expected + ps.Offset(i) - o.Expected
+		if j >= 0 && j < ps.Offset(len(o.Records)) && o.Records[j] == r {
+			return true
+		}
+	}
+	return false
+}
+
+// lookedInVain has the ticket wait before it asks again.
+func (t *Ticket) lookedInVain(now ps.Now, atLeast time.Duration) {
+	t.looking = false
+	t.looks++
+	t.nextLook = now.Instant.Add(max(lookPause(t.looks), atLeast))
+}
+
+// failurePause is the least time between readings that fail.
+const failurePause = 10 * time.Millisecond
+
+// lookPause paces repeated readings of the view for one ticket: at once, at
+// once again (the first may have been begun too early), then ever slower.
+func lookPause(looks int) time.Duration {
+	switch {
+	case looks < 2:
+		return 0
+	case looks < 9:
+		return 2 * time.Millisecond << (looks - 2)
+	}
+	return 250 * time.Millisecond
+}

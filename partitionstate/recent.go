@@ -1,0 +1,60 @@
+package partitionstate
+
+// recentMax bounds the records remembered while a partition is in use (16
+// bytes each), recentIdle while nothing is in flight for it.
+const (
+	recentMax  = 4096
+	recentIdle = 16
+)
+
+// recent remembers the records at one run of adjacent committed offsets,
+// base … base+len(records)−1. Committed records never change, so an entry is
+// true as long as it is kept (compaction only removes).
+type recent struct {
+	base    Offset
+	records []Record
+}
+
+func (r *recent) end() Offset { return r.base + Offset(len(r.records)) }
+
+// add takes in records at offsets from at on. Runs that do not touch what is
+// known replace it when they lie behind it and are dropped when they lie
+// before it.
+func (r *recent) add(at Offset, records []Record) {
+	switch {
+	case len(records) == 0:
+		return
+	case len(r.records) == 0 || at > r.end():
+		r.base = at
+		r.records = append(r.records[:0], records...)
+	case at+Offset(len(records)) <= r.end():
+		return // known already, or older than what is kept
+	case at < r.base:
+		r.base = at
+		r.records = append(r.records[:0], records...)
+	default:
+		r.records = append(r.records, records[r.end()-at:]...)
+	}
+	if len(r.records) > 2*recentMax {
+		r.trim(recentMax)
+	}
+}
+
+func (r *recent) get(from, upTo Offset) ([]Record, bool) {
+	if from < r.base || upTo > r.end() || from > upTo {
+		return nil, false
+	}
+	return r.records[from-r.base : upTo-r.base], true
+}
+
+// trim keeps the newest n.
+func (r *recent) trim(n int) {
+	drop := len(r.records) - n
+	if drop <= 0 {
+		return
+	}
+	kept := make([]Record, n)
+	copy(kept, r.records[drop:])
+	r.records = kept
+	r.base += Offset(drop)
+}

@@ -1,0 +1,187 @@
+package partitionstate
+
+import "time"
+
+// State is what is known of one partition. The zero value knows nothing.
+// Not for concurrent use.
+type State struct {
+	view    View
+	hasView bool
+	// newestEpoch is the newest leader epoch in which a view was ever read;
+	// what an older leader says later is stale.
+	newestEpoch LeaderEpoch
+	epochKnown  bool
+
+	// committed is a lower bound of the committed end, last confirmed at
+	// committedAt. It never goes back: committed offsets are never reused
+	// without unclean election.
+	committed   Offset
+	committedAt Instant
+	hasEnd      bool
+
+	// witnessedAt is when committed fence state was last seen.
+	witnessedAt Instant
+	witnessed   bool
+	// tentative is a log end whose fence state was seen before it was
+	// committed, in tentativeEpoch; once the high watermark reaches it in the
+	// same leader epoch, the state is witnessed.
+	tentative      Offset
+	tentativeEpoch LeaderEpoch
+	hasTentative   bool
+
+	recent    recent
+	unsettled []*Unsettled
+}
+
+// View is the newest view, and whether there is one.
+func (s *State) View() (View, bool) { return s.view, s.hasView }
+
+// CommittedEnd is a lower bound of the committed end that was confirmed not
+// longer than maxAge ago.
+func (s *State) CommittedEnd(now Instant, maxAge time.Duration) (Offset, bool) {
+	if !s.hasEnd || now.Sub(s.committedAt) >= maxAge {
+		return NoOffset, false
+	}
+	return s.committed, true
+}
+
+// LowerBound is the largest committed end ever seen, however long ago; 0 when
+// none was.
+func (s *State) LowerBound() Offset { return s.committed }
+
+// Witnessed reports whether committed fence state was seen not longer than
+// maxAge ago.
+func (s *State) Witnessed(now Instant, maxAge time.Duration) bool {
+	return s.witnessed && now.Sub(s.witnessedAt) < maxAge
+}
+
+// ReadView takes in a view that was read from a broker. False means that it
+// is stale and changed nothing of the view: an older leader epoch, or within
+// the epoch a smaller log end than is known already. Its high watermark
+// counts in either case.
+func (s *State) ReadView(v View) bool {
+	if v.HighWatermark != NoOffset {
+		s.SeeCommitted(v.HighWatermark, v.At)
+	}
+	if s.epochKnown && v.LeaderEpoch < s.newestEpoch {
+		return false
+	}
+	if s.hasEnd && v.Next < s.committed {
+		if v.LeaderEpoch == s.newestEpoch {
+			return false
+		}
+		s.truncated(v)
+	}
+	s.newestEpoch, s.epochKnown = v.LeaderEpoch, true
+	s.witness(v)
+	if s.hasView && s.view.LeaderEpoch == v.LeaderEpoch {
+		if v.Next < s.view.Next || v.Next == s.view.Next && v.At < s.view.At {
+			return false
+		}
+	}
+	s.view, s.hasView = v, true
+	return true
+}
+
+// truncated: a new leader's log ends before an offset that was committed. Only
+// an unclean election does that. No promise holds across one (see
+// ARCHITECTURE.md), but what follows must go on from what is there now.
+func (s *State) truncated(v View) {
+	s.committed, s.hasEnd = 0, false
+	s.witnessed, s.hasTentative = false, false
+	s.recent = recent{}
+	if v.HighWatermark != NoOffset {
+		s.SeeCommitted(v.HighWatermark, v.At)
+	}
+}
+
+func (s *State) witness(v View) {
+	if v.HighWatermark == NoOffset {
+		return
+	}
+	if v.HasState && v.HighWatermark >= v.Next ||
+		s.hasTentative && s.tentativeEpoch == v.LeaderEpoch && v.HighWatermark >= s.tentative {
+		s.sawState(v.At)
+		s.hasTentative = false
+		return
+	}
+	if v.HasState && !s.hasTentative || s.hasTentative && s.tentativeEpoch != v.LeaderEpoch {
+		s.tentative, s.tentativeEpoch, s.hasTentative = v.Next, v.LeaderEpoch, v.HasState
+	}
+}
+
+func (s *State) sawState(at Instant) {
+	if !s.witnessed || at > s.witnessedAt {
+		s.witnessed, s.witnessedAt = true, at
+	}
+}
+
+// SeeCommitted notes that the committed end was at least end at some time
+// after at.
+func (s *State) SeeCommitted(end Offset, at Instant) {
+	switch {
+	case !s.hasEnd || end > s.committed:
+		s.committed, s.hasEnd = end, true
+		if at > s.committedAt {
+			s.committedAt = at
+		}
+	case end == s.committed && at > s.committedAt:
+		s.committedAt = at
+	}
+}
+
+// Append is one stamped batch that the leader acknowledged as appended now,
+// behind the high watermark.
+type Append struct {
+	At           Offset // of its first record
+	Records      []Record
+	Epoch        ProducerEpoch
+	BaseSequence Sequence
+	MaxTimestamp Timestamp
+	Leader       NodeID
+	LeaderEpoch  LeaderEpoch
+	SentAt       Instant // before its bytes were given to the connection
+}
+
+// Acknowledged takes in an append: the log ends behind it, all of it is
+// committed, and the fence's state with it.
+func (s *State) Acknowledged(a Append) {
+	n := len(a.Records)
+	next := a.At + Offset(n)
+	s.SeeCommitted(next, a.SentAt)
+	s.sawState(a.SentAt)
+	s.recent.add(a.At, a.Records)
+	if s.epochKnown && a.LeaderEpoch < s.newestEpoch {
+		return
+	}
+	if s.hasView && s.view.LeaderEpoch == a.LeaderEpoch && s.view.Next >= next {
+		return
+	}
+	s.view = View{
+		Leader: a.Leader, LeaderEpoch: a.LeaderEpoch,
+		Next: next, HasState: true, Sequence: a.BaseSequence.Plus(n), Epoch: a.Epoch,
+		StateTimestamp: a.MaxTimestamp, HighWatermark: next, At: a.SentAt,
+	}
+	s.hasView = true
+	s.newestEpoch, s.epochKnown = a.LeaderEpoch, true
+}
+
+// AppendedElsewhere notes that n records were appended at another offset than
+// the one promised: the view was wrong and the end is known to be further on.
+func (s *State) AppendedElsewhere(at Offset, n int, seen Instant) {
+	s.DropView()
+	s.SeeCommitted(at+Offset(n), seen)
+}
+
+// DropView forgets the view: something contradicted it.
+func (s *State) DropView() { s.hasView = false }
+
+// Known returns the records known to lie at offsets from … upTo−1, or false
+// if one of them is not known. The slice is valid until the next transition.
+func (s *State) Known(from, upTo Offset) ([]Record, bool) { return s.recent.get(from, upTo) }
+
+// Learned notes committed records that were read from the log.
+func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }
+
+// Idle shrinks what is kept to what an idle partition may cost.
+func (s *State) Idle() { s.recent.trim(recentIdle) }
