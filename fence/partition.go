@@ -203,11 +203,14 @@ func (p *Partition) readBack(now ps.Now, t *Ticket) {
 // unsettle: the ticket's transmission may be in the log now, later or never.
 func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 	p.readBack(now, t)
-	p.state.Unsettle(&ps.Unsettled{
+	// The bytes may have been given to the connection at any time up to now:
+	// what was decided before a freeze is written after it.
+	t.open = &ps.Unsettled{
 		Expected: t.Expected, Records: t.Records,
-		Epoch: t.epoch, BaseSequence: t.baseSequence, SentAt: t.sentAt, Node: t.Node,
+		Epoch: t.epoch, BaseSequence: t.baseSequence, SentAt: now.Instant, Node: t.Node,
 		NextLook: t.HoldUntil,
-	})
+	}
+	p.state.Unsettle(t.open)
 }
 
 // ViewRead takes in a view that was asked for at node; its At must be an

@@ -188,7 +188,7 @@ const misplacedReach = 64
 
 func (p *Partition) ownedByTicket(u *ps.Unsettled) bool {
 	for _, t := range p.tickets {
-		if (t.phase == unsettled || t.phase == typing) && t.Expected == u.Expected && t.sentAt == u.SentAt {
+		if t.open == u && (t.phase == unsettled || t.phase == typing) {
 			return true
 		}
 	}

@@ -71,6 +71,8 @@ type Ticket struct {
 	// again: an earlier transmission of some of its records was unknown when
 	// it was sent, so that only an append now settles it.
 	again bool
+	// open is the memory of its transmission whose fate is unknown.
+	open *ps.Unsettled
 	// base is the offset answered, while typing.
 	base ps.Offset
 
