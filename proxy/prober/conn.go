@@ -48,6 +48,7 @@ type conn struct {
 	log      *slog.Logger
 	maxFrame int
 	timeout  time.Duration
+	frame    []byte // the write loop's, reused
 	// versions has the range of each API key; set by negotiate, then constant.
 	versions map[int16]versionRange
 
@@ -205,7 +206,9 @@ func (c *conn) register(buf []byte, x *exchange) []byte {
 	defer c.mu.Unlock()
 	deadline := time.Now().Add(c.timeout)
 	for i, r := range x.requests {
-		buf = c.format.AppendRequest(buf, r, c.nextCorrelation)
+		// AppendRequest writes the length to the start of what it is given.
+		c.frame = c.format.AppendRequest(c.frame[:0], r, c.nextCorrelation)
+		buf = append(buf, c.frame...)
 		c.pending = append(c.pending, pendingAnswer{x, i, c.nextCorrelation, deadline})
 		c.nextCorrelation++
 	}
