@@ -48,7 +48,7 @@ type reply struct {
 }
 
 // scriptedBroker serves net.Pipe connections one request at a time, as brokers
-// do. handle is called without a lock from one goroutine per connection.
+// do. handle is called under mu, from one goroutine per connection.
 type scriptedBroker struct {
 	handle func(kmsg.Request) reply
 
@@ -64,6 +64,13 @@ func (b *scriptedBroker) dial(context.Context, int32) (net.Conn, error) {
 	near, far := net.Pipe()
 	go b.serve(far)
 	return near, nil
+}
+
+// change calls fn while no request is handled.
+func (b *scriptedBroker) change(fn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fn()
 }
 
 func (b *scriptedBroker) dialled() int {
@@ -105,8 +112,8 @@ func (b *scriptedBroker) serve(nc net.Conn) {
 		} else {
 			b.mu.Lock()
 			b.requests = append(b.requests, req)
-			b.mu.Unlock()
 			do = b.handle(req)
+			b.mu.Unlock()
 		}
 		time.Sleep(do.late) // the bubble's clock
 		if do.fate == cutBefore {

@@ -207,7 +207,7 @@ func TestViewLeaderEpochs(t *testing.T) {
 		b := &scriptedBroker{handle: l.handle}
 		run(t, Config{Dial: b.dial}, func(t *testing.T, ctx context.Context, p *Pool) {
 			for _, epoch := range []int32{5, 6, 4} { // 4: deleted and created again
-				l.epoch = epoch
+				b.change(func() { l.epoch = epoch })
 				v, err := p.ReadView(ctx, testNode, testTopic, 0)
 				if err != nil {
 					t.Fatal(err)
