@@ -104,6 +104,12 @@ type Config struct {
 	MaxPendingRequests int
 	// MaxConnections bounds client connections; default 10,000.
 	MaxConnections int
+	// MaxRewrittenBytes bounds an answer that has to be read whole because
+	// addresses in it are replaced; default 64 MiB. Others are streamed.
+	MaxRewrittenBytes int
+	// MaxHeldBytes bounds the answers of one connection that have arrived and
+	// wait for an earlier one; reading upstream pauses at it. Default 1 MiB.
+	MaxHeldBytes int
 	// DialTimeout bounds one upstream connection attempt; default 5 s.
 	DialTimeout time.Duration
 	// HandshakeTimeout is how long a new connection may take to send its

@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrShortHeader says that a request ends before its header does, or that a
-// length in the header points beyond the request.
-var ErrShortHeader = errors.New("wire: request header is truncated")
+// ErrShortHeader says that a request or answer ends before its header does, or that a
+// length in the header points beyond the frame.
+var ErrShortHeader = errors.New("wire: header is truncated")
 
 // fixedHeader is api key, api version and correlation id: what all versions
 // of the request header begin with.
@@ -175,6 +175,24 @@ func FlexibleAnswer(apiKey, apiVersion int16) bool {
 	}
 	api := apis[apiKey]
 	return apiVersion >= api.flexibleFrom && apiVersion <= api.maxVersion
+}
+
+// AnswerBodyOffset gives where the body begins in an answer (a frame without
+// its 4 length bytes) to a request of this api key and version: behind the
+// correlation id and, if FlexibleAnswer, behind tagged fields. The error is
+// ErrShortHeader, wrapped.
+func AnswerBodyOffset(answer []byte, apiKey, apiVersion int16) (int, error) {
+	if len(answer) < 4 {
+		return 0, fmt.Errorf("%w: answer of %d bytes", ErrShortHeader, len(answer))
+	}
+	if !FlexibleAnswer(apiKey, apiVersion) {
+		return 4, nil
+	}
+	rest, ok := skipTags(answer[4:])
+	if !ok {
+		return 0, fmt.Errorf("%w: answer to api key %d version %d", ErrShortHeader, apiKey, apiVersion)
+	}
+	return len(answer) - len(rest), nil
 }
 
 // api says what the header needs to know of an api key.

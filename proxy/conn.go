@@ -1,0 +1,336 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+const (
+	// inboxBytes is the first read buffer of either direction.
+	inboxBytes = 8 << 10
+	// lingerTimeout bounds how long a connection that takes no more requests
+	// waits for the answers of those it took.
+	lingerTimeout = 60 * time.Second
+	// closeTimeout bounds how long a closed write side waits for the peer to
+	// close too, so that neither side sees a reset.
+	closeTimeout = time.Second
+	// idleTicks is into how many parts IdleTimeout is divided for checking.
+	idleTicks = 4
+)
+
+// unknownNode is the node id of a connection that is not to a known broker.
+const unknownNode int32 = -1
+
+// longAgo is a deadline that ends a blocked read at once.
+var longAgo = time.Unix(1, 0)
+
+// conn is one client connection and the upstream connection that belongs to
+// it. Its clientLoop runs in serve; the upstreamLoop is started with the first
+// request that needs an answer from upstream.
+type conn struct {
+	p      *Proxy
+	client net.Conn
+	target int32 // broker whose listener accepted it; unknownNode: bootstrap
+
+	// ctx ends, with a cause, when upstream is lost or the connection is
+	// aborted; not on a drain, during which pending requests are finished.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // upstreamLoop and flushers
+
+	// Set by the clientLoop before the upstreamLoop starts, then constant.
+	upstream net.Conn
+	node     int32     // broker that upstream goes to; unknownNode before
+	openedAt time.Time // taken before the dial of upstream began
+
+	// The clientLoop's own.
+	in       *wire.Inbox
+	frame    []byte   // whole frame being handled, with its length bytes
+	done     int      // bytes at the front of in that were handled
+	out      [][]byte // to be written upstream, in order
+	outStart int      // where the last of out begins in in
+	outEnd   int      // where it ends; −1 if it is not in in
+	nextID   int32
+	first    bool // no whole request was read yet
+	idle     int  // idle ticks in a row
+	lastSeen uint64
+
+	activity atomic.Uint64 // grows with all that moves
+
+	pending
+	gathered []byte // scratch of whoever set flushing
+}
+
+func newConn(p *Proxy, client net.Conn, target int32) *conn {
+	c := &conn{p: p, client: client, target: target, node: unknownNode, first: true, outEnd: -1}
+	c.moved.L = &c.mu
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.in = wire.NewInbox(c.client, inboxBytes, p.cfg.MaxFrameBytes+4)
+	return c
+}
+
+// serve runs the connection to its end.
+func (c *conn) serve() {
+	c.setReadDeadline(c.p.cfg.HandshakeTimeout)
+	err := c.clientLoop()
+	c.report(err)
+	c.finish(err)
+}
+
+// clientLoop reads requests until there is a reason to stop.
+func (c *conn) clientLoop() error {
+	for {
+		if err := c.readFrame(); err != nil {
+			return err
+		}
+		if err := c.handle(); err != nil {
+			return err
+		}
+		c.done += len(c.frame)
+		c.frame = nil
+	}
+}
+
+// readFrame makes c.frame the next request. What is queued for upstream is
+// written before it blocks.
+func (c *conn) readFrame() error {
+	need := 4
+	for {
+		b := c.in.Bytes()[c.done:]
+		if len(b) >= 4 {
+			size, err := c.frameSize(b)
+			if err != nil {
+				return err
+			}
+			need = 4 + size
+		}
+		if len(b) >= need && need > 4 {
+			c.frame = b[:need:need]
+			c.p.metrics.received(need)
+			c.activity.Add(1)
+			if c.first {
+				c.first = false
+				c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
+			}
+			return nil
+		}
+		if err := c.flushUpstream(); err != nil {
+			return err
+		}
+		if err := c.in.Fill(need); err != nil {
+			if err = c.readError(err); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readError turns the error of a read into the reason why the connection
+// ends, or nil if it was only a tick of the idle check.
+func (c *conn) readError(err error) error {
+	c.mu.Lock()
+	cause := c.stopCause
+	c.mu.Unlock()
+	switch {
+	case cause != nil:
+		return cause
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.first:
+		return malformed(reasonHandshake, "no whole request within %s", c.p.cfg.HandshakeTimeout)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if now := c.activity.Load() + uint64(len(c.in.Bytes())); now != c.lastSeen {
+			c.lastSeen, c.idle = now, 0
+		}
+		if c.idle++; c.idle > idleTicks {
+			return errIdle
+		}
+		c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
+		return nil
+	case errors.Is(err, io.ErrUnexpectedEOF) && c.first:
+		return malformed(reasonTruncated, "closed within the first request")
+	}
+	return errClientClosed
+}
+
+// setReadDeadline bounds the next reads from the client; zero: no bound. A
+// connection that was told to stop keeps its deadline in the past.
+func (c *conn) setReadDeadline(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopCause != nil {
+		return
+	}
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	// An error means that the connection is dead, which the read will say.
+	_ = c.client.SetReadDeadline(at)
+}
+
+// closeAfter ends the connection in order: no further request is read; every
+// request read before is answered, as far as it gets an answer; then it is
+// closed. The first cause counts. It may be called from any goroutine.
+func (c *conn) closeAfter(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopCause == nil {
+		c.stopCause = cause
+		_ = c.client.SetReadDeadline(longAgo)
+		c.moved.Broadcast()
+	}
+}
+
+// abort ends the connection at once. It may be called from any goroutine.
+func (c *conn) abort(cause error) {
+	c.closeAfter(cause)
+	c.mu.Lock()
+	c.aborted = true
+	c.moved.Broadcast()
+	upstream := c.upstream
+	c.mu.Unlock()
+	c.cancel(cause)
+	_ = c.client.Close()
+	if upstream != nil {
+		_ = upstream.Close()
+	}
+}
+
+// abandonUpstream cuts the upstream connection, so that no late answer is
+// ever taken for a timely one: every answer still owed is reported lost, what
+// is complete is answered in order, and the client's connection closes. It
+// may be called from any goroutine once a request was sent upstream.
+func (c *conn) abandonUpstream() { _ = c.upstream.Close() }
+
+// finish ends the connection after the clientLoop. It returns when both
+// sockets are closed and every goroutine of the connection is gone.
+func (c *conn) finish(cause error) {
+	// What was read before the end is still a request: acks=0 records sent
+	// just before a client closes must not be lost.
+	flushErr := c.flushUpstream()
+	c.closeAfter(cause)
+	gone := errors.Is(cause, errClientClosed)
+
+	c.mu.Lock()
+	if !gone {
+		c.awaitLocked(lingerTimeout, c.answeredLocked)
+	}
+	c.awaitLocked(lingerTimeout, func() bool { return c.owed == 0 })
+	aborted := c.aborted || c.timedOut
+	c.mu.Unlock()
+
+	if c.upstream != nil {
+		c.endUpstream(aborted || flushErr != nil)
+	}
+	c.mu.Lock()
+	c.closed = true
+	c.clientDead = true
+	c.moved.Broadcast()
+	c.mu.Unlock()
+	c.cancel(cause)
+	if gone || aborted {
+		_ = c.client.Close()
+	} else {
+		closeGently(c.client)
+	}
+	c.wg.Wait()
+	c.in.Release()
+}
+
+// answeredLocked reports whether all that can be answered was answered and
+// written.
+func (c *conn) answeredLocked() bool {
+	if c.clientDead {
+		return true
+	}
+	return !c.flushing && (c.slots.len() == 0 || c.slots.at(0).state == slotBroken)
+}
+
+// endUpstream closes the upstream connection; gently, the broker first reads
+// all that was sent.
+func (c *conn) endUpstream(abort bool) {
+	if abort {
+		_ = c.upstream.Close()
+		return
+	}
+	if closeWrite(c.upstream) {
+		c.mu.Lock()
+		c.awaitLocked(closeTimeout, func() bool { return c.upstreamErr != nil })
+		c.mu.Unlock()
+	}
+	_ = c.upstream.Close()
+}
+
+// closeWrite half-closes; false if the connection cannot.
+func closeWrite(conn net.Conn) bool {
+	half, ok := conn.(interface{ CloseWrite() error })
+	return ok && half.CloseWrite() == nil
+}
+
+// closeGently closes a connection on which the peer may still be sending:
+// what it sends is read and dropped for a moment, since closing over unread
+// bytes resets the connection and takes the last answers with it.
+func closeGently(conn net.Conn) {
+	if closeWrite(conn) {
+		_ = conn.SetReadDeadline(time.Now().Add(closeTimeout))
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 64<<20))
+	}
+	_ = conn.Close()
+}
+
+// writeClient writes to the client, blocking. Only the owner of the slot at
+// the front may call it.
+func (c *conn) writeClient(buf []byte) {
+	c.mu.Lock()
+	dead := c.clientDead
+	c.mu.Unlock()
+	if dead {
+		return
+	}
+	if _, err := c.client.Write(buf); err != nil {
+		c.clientLost()
+		return
+	}
+	c.activity.Add(1)
+	c.p.metrics.answered(len(buf))
+}
+
+// writeClientNow writes what the socket takes without blocking.
+func (c *conn) writeClientNow(buf []byte) int {
+	c.mu.Lock()
+	dead := c.clientDead
+	c.mu.Unlock()
+	if dead {
+		return len(buf)
+	}
+	n := writeNow(c.client, buf)
+	c.p.metrics.answered(n)
+	return n
+}
+
+// clientLost notes that the client cannot be written to. Answers still owed
+// upstream are awaited, so that their fate is known, and dropped.
+func (c *conn) clientLost() {
+	c.mu.Lock()
+	c.clientDead = true
+	c.moved.Broadcast()
+	c.mu.Unlock()
+	c.closeAfter(errClientClosed)
+}
+
+// clientGone reports whether the client has closed its side, without reading
+// or blocking; false where the socket cannot be asked (TLS, pipes). It may be
+// called from any goroutine.
+func (c *conn) clientGone() bool {
+	c.mu.Lock()
+	dead := c.clientDead
+	c.mu.Unlock()
+	return dead || peerClosed(c.client)
+}

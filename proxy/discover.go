@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/wire"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	refreshInterval    = 30 * time.Second
+	minRefreshInterval = time.Second
+	firstBackoff       = 100 * time.Millisecond
+	maxBackoff         = 5 * time.Second
+
+	// discoveryVersion of Metadata is served by every broker since 1.0.
+	discoveryVersion = 5
+	clientID         = "offsetproxy"
+)
+
+// discoverLoop learns the cluster's brokers, at first until it works, then
+// every refreshInterval and when asked.
+func (p *Proxy) discoverLoop(ctx context.Context) {
+	backoff := firstBackoff
+	failing := false
+	for ctx.Err() == nil {
+		err := p.discover(ctx)
+		wait := refreshInterval
+		switch {
+		case err == nil:
+			if failing {
+				p.cfg.Logger.Info("cluster reached again")
+			}
+			failing, backoff = false, firstBackoff
+			p.markReady()
+			if !pause(ctx, minRefreshInterval) {
+				return
+			}
+		case ctx.Err() != nil:
+			return
+		default:
+			if !failing {
+				p.cfg.Logger.Warn("cluster cannot be reached, trying on", "err", err)
+			}
+			failing = true
+			wait, backoff = backoff, min(2*backoff, maxBackoff)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-p.wake:
+			if failing {
+				pause(ctx, firstBackoff)
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// pause waits; false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// refresh asks for a discovery soon. It never blocks.
+func (p *Proxy) refresh() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// discover asks the bootstrap servers in order, then the brokers known, until
+// one answers.
+func (p *Proxy) discover(ctx context.Context) error {
+	addresses := append([]string(nil), p.cfg.Bootstrap...)
+	for _, b := range p.topology.candidates() {
+		addresses = append(addresses, b.upstream)
+	}
+	var failures []error
+	for _, address := range addresses {
+		found, err := p.askMetadata(ctx, address)
+		if err == nil {
+			p.topology.discovered(found)
+			return nil
+		}
+		failures = append(failures, fmt.Errorf("%s: %w", address, err))
+	}
+	return fmt.Errorf("discover brokers: %w", errors.Join(failures...))
+}
+
+// askMetadata asks one server for the brokers of its cluster.
+func (p *Proxy) askMetadata(ctx context.Context, address string) ([]broker, error) {
+	conn, err := p.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(longAgo) })
+	defer stop()
+	_ = conn.SetDeadline(time.Now().Add(p.cfg.DialTimeout))
+
+	request := kmsg.NewPtrMetadataRequest()
+	request.Version = discoveryVersion
+	request.Topics = []kmsg.MetadataRequestTopic{} // none, rather than all
+	formatter := kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))
+	if _, err := conn.Write(formatter.AppendRequest(nil, request, 0)); err != nil {
+		return nil, fmt.Errorf("write: %w", err)
+	}
+	body, err := readAnswer(conn, p.cfg.MaxRewrittenBytes)
+	if err != nil {
+		return nil, err
+	}
+	metadata := kmsg.NewPtrMetadataResponse()
+	metadata.Version = discoveryVersion
+	if err := metadata.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("%w: metadata: %w", errAnswer, err)
+	}
+	var found []broker
+	for _, b := range metadata.Brokers {
+		found = append(found, broker{node: b.NodeID, upstream: net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))})
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: metadata without brokers", errAnswer)
+	}
+	return found, nil
+}
+
+// readAnswer reads the body of a single answer with a header of version 0.
+func readAnswer(conn net.Conn, maxBytes int) ([]byte, error) {
+	in := wire.NewInbox(conn, inboxBytes, maxBytes)
+	if err := in.Fill(8); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	size := int(int32(binary.BigEndian.Uint32(in.Bytes())))
+	if size < 4 {
+		return nil, fmt.Errorf("%w: length %d", errAnswer, size)
+	}
+	if err := in.Fill(4 + size); err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return in.Bytes()[8 : 4+size], nil
+}
+
+// dial opens an upstream connection within DialTimeout.
+func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
+	defer cancel()
+	conn, err := p.cfg.Dial(ctx, "tcp", address)
+	if err != nil {
+		p.metrics.dialErrors.Add(1)
+		return nil, fmt.Errorf("dial: %w", err)
+	}
+	return conn, nil
+}
+
+// dialFor opens the upstream connection for a client that came in on the
+// listener of a node, or on the bootstrap listener (unknownNode), which any
+// live broker serves. It returns the node that was reached and the time
+// before its dial began. The error wraps errNoBroker.
+func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, time.Time, error) {
+	var brokers []broker
+	if target == unknownNode {
+		if err := p.awaitDiscovery(ctx); err != nil {
+			return nil, 0, time.Time{}, err
+		}
+		brokers = p.topology.candidates()
+	} else if b, ok := p.topology.lookup(target); ok {
+		brokers = append(brokers, b)
+	}
+	failures := []error{errNoBroker}
+	for _, b := range brokers {
+		begun := time.Now()
+		conn, err := p.dial(ctx, b.upstream)
+		if err == nil {
+			return conn, b.node, begun, nil
+		}
+		failures = append(failures, fmt.Errorf("broker %d: %w", b.node, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	p.refresh()
+	return nil, 0, time.Time{}, errors.Join(failures...)
+}
+
+// awaitDiscovery waits, for DialTimeout, until some broker is known.
+func (p *Proxy) awaitDiscovery(ctx context.Context) error {
+	timer := time.NewTimer(p.cfg.DialTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("%w: none found yet", errNoBroker)
+	}
+}

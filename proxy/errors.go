@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+var (
+	// ErrConfig is wrapped by every error of New about its configuration.
+	ErrConfig = errors.New("proxy: configuration")
+
+	// errDraining ends connections once Run's context has ended.
+	errDraining = errors.New("draining")
+	// errAborted is the cause when a connection is cut without waiting.
+	errAborted = errors.New("connection aborted")
+	// errClientClosed says that the client has closed its side.
+	errClientClosed = errors.New("client closed the connection")
+	// errUpstreamLost says that the upstream connection ended or broke the
+	// protocol. Whether the broker acted on a request that was on its way is
+	// not known, unless errNotSent is wrapped as well.
+	errUpstreamLost = errors.New("upstream connection lost")
+	// errNotSent says that surely no byte of the request was written upstream.
+	errNotSent = errors.New("request was not sent")
+	// errNoBroker says that no broker could be dialled.
+	errNoBroker = errors.New("no broker could be reached")
+	// errAnswer says that the broker's answer cannot be understood.
+	errAnswer = errors.New("unexpected answer from the broker")
+	// errAnswerTooLarge says that an answer that has to be read whole is
+	// above Config.MaxRewrittenBytes.
+	errAnswerTooLarge = errors.New("answer is above the limit for rewriting")
+	// errUnsupportedVersion says that a client uses a version above what
+	// ApiVersions told it, of an API that the proxy has to read.
+	errUnsupportedVersion = errors.New("unsupported api version")
+	// errOldHandshake says that a client uses SaslHandshake v0, after which
+	// bare tokens follow that cannot be told from requests.
+	errOldHandshake = errors.New("SaslHandshake v0 is not supported")
+	// errIdle ends a connection on which nothing moved for IdleTimeout.
+	errIdle = errors.New("idle for too long")
+)
+
+// malformedError is input that no Kafka client sends.
+type malformedError struct {
+	// name is the reason for metrics: few values, snake_case.
+	name string
+	// reason is for the operator who reads the log.
+	reason string
+}
+
+func (e *malformedError) Error() string { return e.reason }
+
+func malformed(name, format string, args ...any) error {
+	return &malformedError{name: name, reason: fmt.Sprintf(format, args...)}
+}
+
+// kafkaCode gives the Kafka error code that tells a client of err. It is the
+// only place where errors become codes. UNKNOWN_SERVER_ERROR is not retried
+// by clients, so it is right for whatever has no better code.
+func kafkaCode(err error) int16 {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
+		return kerr.UnsupportedVersion.Code
+	case errors.Is(err, errNotSent), errors.Is(err, errNoBroker):
+		return kerr.NotLeaderForPartition.Code
+	}
+	return kerr.UnknownServerError.Code
+}

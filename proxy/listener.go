@@ -1,0 +1,74 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+const (
+	firstAcceptBackoff = 5 * time.Millisecond
+	maxAcceptBackoff   = time.Second
+)
+
+// serve starts accepting clients of one node, or of the bootstrap address
+// (unknownNode). On a drain the listener is closed instead.
+func (p *Proxy) serve(ctx context.Context, listener net.Listener, node int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		_ = listener.Close()
+		return
+	}
+	p.listeners = append(p.listeners, listener)
+	p.wg.Go(func() { p.acceptLoop(ctx, listener, node) })
+}
+
+// acceptLoop accepts until the listener is closed. Other errors pass: a
+// process that has run out of descriptors gets some back when clients leave.
+func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, node int32) {
+	backoff := firstAcceptBackoff
+	for {
+		client, err := listener.Accept()
+		switch {
+		case err == nil:
+			backoff = firstAcceptBackoff
+			p.accepted(client, node)
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		default:
+			p.cfg.Logger.Warn("accept failed, trying on", "node", node, "err", err, "backoff", backoff)
+			if !pause(ctx, backoff) {
+				return
+			}
+			backoff = min(2*backoff, maxAcceptBackoff)
+		}
+	}
+}
+
+// accepted starts serving a client, or turns it away.
+func (p *Proxy) accepted(client net.Conn, node int32) {
+	p.metrics.accepted.Add(1)
+	p.mu.Lock()
+	full := len(p.conns) >= p.cfg.MaxConnections
+	if full || p.draining {
+		p.mu.Unlock()
+		if full {
+			p.metrics.limit(limitConnections)
+		}
+		_ = client.Close()
+		return
+	}
+	c := newConn(p, client, node)
+	p.conns[c] = struct{}{}
+	p.wg.Go(func() {
+		c.serve()
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+		p.metrics.open.Add(-1)
+	})
+	p.mu.Unlock()
+	p.metrics.open.Add(1)
+}

@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Names of the limits that metrics count hits of.
+const (
+	limitConnections = "max_connections"
+	limitFrame       = "max_frame_bytes"
+	limitPending     = "max_pending_requests"
+	limitHeld        = "max_held_bytes"
+	limitRewritten   = "max_rewritten_bytes"
+)
+
+var (
+	limitNames  = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten}
+	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
+		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
+)
+
+// unknownKey is where requests with api keys we do not know are counted.
+const unknownKey = kmsg.MaxKey + 1
+
+// metrics counts with atomics, which meters read when asked, so that counting
+// costs a request next to nothing. All methods may be called concurrently.
+type metrics struct {
+	open        atomic.Int64
+	accepted    atomic.Int64
+	requests    [unknownKey + 1]atomic.Int64
+	rewritten   [unknownKey + 1]atomic.Int64
+	bytesIn     atomic.Int64
+	bytesOut    atomic.Int64
+	unmapped    atomic.Int64
+	dialErrors  atomic.Int64
+	limits      counts
+	malformedBy counts
+
+	registration metric.Registration
+}
+
+// counts is a fixed set of named counters, made once and then only read.
+type counts map[string]*atomic.Int64
+
+func newCounts(names []string) counts {
+	c := counts{}
+	for _, name := range names {
+		c[name] = new(atomic.Int64)
+	}
+	return c
+}
+
+func (m *metrics) received(n int)          { m.bytesIn.Add(int64(n)) }
+func (m *metrics) answered(n int)          { m.bytesOut.Add(int64(n)) }
+func (m *metrics) request(key int16)       { m.requests[keyIndex(key)].Add(1) }
+func (m *metrics) rewrote(key int16)       { m.rewritten[keyIndex(key)].Add(1) }
+func (m *metrics) limit(name string)       { m.limits[name].Add(1) }
+func (m *metrics) malformed(reason string) { m.malformedBy[reason].Add(1) }
+
+func keyIndex(key int16) int {
+	if key < 0 || key > kmsg.MaxKey {
+		return unknownKey
+	}
+	return int(key)
+}
+
+// instrument is a row of the table of metrics.
+type instrument struct {
+	name, unit, description string
+	gauge                   bool
+	// read calls observe once for each series.
+	read func(m *metrics, observe func(value int64, attributes metric.MeasurementOption))
+}
+
+var noAttributes = metric.WithAttributeSet(*attribute.EmptySet())
+
+// instruments is the table of what the proxy measures.
+var instruments = []instrument{
+	{"offsetproxy.connections.open", "{connection}", "Client connections that are open now.", true,
+		single(func(m *metrics) int64 { return m.open.Load() })},
+	{"offsetproxy.connections.accepted", "{connection}", "Client connections accepted.", false,
+		single(func(m *metrics) int64 { return m.accepted.Load() })},
+	{"offsetproxy.requests", "{request}", "Requests received, by api.", false,
+		byKey(func(m *metrics) *[unknownKey + 1]atomic.Int64 { return &m.requests })},
+	{"offsetproxy.answers.rewritten", "{answer}", "Answers in which versions or broker addresses were replaced, by api.", false,
+		byKey(func(m *metrics) *[unknownKey + 1]atomic.Int64 { return &m.rewritten })},
+	{"offsetproxy.received", "By", "Bytes of requests received from clients.", false,
+		single(func(m *metrics) int64 { return m.bytesIn.Load() })},
+	{"offsetproxy.sent", "By", "Bytes of answers written to clients.", false,
+		single(func(m *metrics) int64 { return m.bytesOut.Load() })},
+	{"offsetproxy.limits.hit", "{hit}", "Times that a configured limit made a connection wait or end, by limit.", false,
+		named("limit", func(m *metrics) counts { return m.limits })},
+	{"offsetproxy.input.malformed", "{connection}", "Connections ended because of their input, by reason.", false,
+		named("reason", func(m *metrics) counts { return m.malformedBy })},
+	{"offsetproxy.brokers.unmapped", "{answer}", "Brokers left out of answers for want of a port.", false,
+		single(func(m *metrics) int64 { return m.unmapped.Load() })},
+	{"offsetproxy.upstream.dial_errors", "{error}", "Upstream connection attempts that failed.", false,
+		single(func(m *metrics) int64 { return m.dialErrors.Load() })},
+}
+
+func single(value func(*metrics) int64) func(*metrics, func(int64, metric.MeasurementOption)) {
+	return func(m *metrics, observe func(int64, metric.MeasurementOption)) { observe(value(m), noAttributes) }
+}
+
+func named(label string, set func(*metrics) counts) func(*metrics, func(int64, metric.MeasurementOption)) {
+	return func(m *metrics, observe func(int64, metric.MeasurementOption)) {
+		for name, n := range set(m) {
+			observe(n.Load(), metric.WithAttributes(attribute.String(label, name)))
+		}
+	}
+}
+
+func byKey(table func(*metrics) *[unknownKey + 1]atomic.Int64) func(*metrics, func(int64, metric.MeasurementOption)) {
+	return func(m *metrics, observe func(int64, metric.MeasurementOption)) {
+		counters := table(m)
+		for key := range counters {
+			if n := counters[key].Load(); n > 0 {
+				observe(n, metric.WithAttributes(attribute.String("api", kmsg.NameForKey(int16(key)))))
+			}
+		}
+	}
+}
+
+// newMetrics registers the table with a meter.
+func newMetrics(meter metric.Meter) (*metrics, error) {
+	m := &metrics{limits: newCounts(limitNames), malformedBy: newCounts(reasonNames)}
+	observables := make([]metric.Int64Observable, len(instruments))
+	all := make([]metric.Observable, len(instruments))
+	for i, row := range instruments {
+		var err error
+		if row.gauge {
+			observables[i], err = meter.Int64ObservableUpDownCounter(row.name, metric.WithUnit(row.unit), metric.WithDescription(row.description))
+		} else {
+			observables[i], err = meter.Int64ObservableCounter(row.name, metric.WithUnit(row.unit), metric.WithDescription(row.description))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("metric %s: %w", row.name, err)
+		}
+		all[i] = observables[i]
+	}
+	var err error
+	m.registration, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for i, row := range instruments {
+			row.read(m, func(value int64, attributes metric.MeasurementOption) {
+				o.ObserveInt64(observables[i], value, attributes)
+			})
+		}
+		return nil
+	}, all...)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Proxy relays between Kafka clients and one cluster. Its methods may be
+// called concurrently.
+type Proxy struct {
+	cfg      Config
+	metrics  *metrics
+	topology *topology
+	produce  produceFunc // nil: Produce is relayed like everything else
+
+	wake  chan struct{} // capacity 1: a discovery is wanted; never closed
+	ready chan struct{} // closed by markReady
+	once  sync.Once
+
+	wg sync.WaitGroup // everything that Run starts
+
+	mu        sync.Mutex
+	running   bool
+	draining  bool
+	bootstrap net.Listener
+	listeners []net.Listener
+	conns     map[*conn]struct{}
+}
+
+// New checks the configuration and returns a Proxy that does nothing yet. The
+// error wraps ErrConfig and names the field, or comes from the meter.
+func New(cfg Config) (*Proxy, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Meter)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{
+		cfg:     cfg,
+		metrics: m,
+		wake:    make(chan struct{}, 1),
+		ready:   make(chan struct{}),
+		conns:   map[*conn]struct{}{},
+	}
+	host, _, _ := splitAddress(cfg.Listen) // checked by validate
+	p.topology = newTopology(&p.cfg, host)
+	return p, nil
+}
+
+// Run listens and serves until ctx ends, then drains: it takes no more
+// connections and requests, answers what is pending for up to DrainTimeout,
+// and closes the rest. It returns when everything it started is gone: nil
+// after a drain, an error if it could not listen. It may be called once.
+func (p *Proxy) Run(ctx context.Context) error {
+	p.mu.Lock()
+	again := p.running
+	p.running = true
+	p.mu.Unlock()
+	if again {
+		return errors.New("proxy: Run was called before")
+	}
+	defer func() { _ = p.metrics.registration.Unregister() }()
+
+	listener, err := p.cfg.ListenFunc("tcp", p.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", p.cfg.Listen, err)
+	}
+	p.mu.Lock()
+	p.bootstrap = listener
+	p.mu.Unlock()
+	p.topology.serve = func(l net.Listener, node int32) { p.serve(ctx, l, node) }
+	p.serve(ctx, listener, unknownNode)
+	p.wg.Go(func() { p.discoverLoop(ctx) })
+
+	<-ctx.Done()
+	p.drain()
+	return nil
+}
+
+// drain ends all that Run started.
+func (p *Proxy) drain() {
+	p.topology.close()
+	p.mu.Lock()
+	p.draining = true
+	listeners := p.listeners
+	open := p.connsLocked()
+	p.mu.Unlock()
+	p.cfg.Logger.Info("draining", "connections", len(open), "timeout", p.cfg.DrainTimeout)
+	for _, l := range listeners {
+		_ = l.Close()
+	}
+	for _, c := range open {
+		c.closeAfter(errDraining)
+	}
+	cut := time.AfterFunc(p.cfg.DrainTimeout, func() {
+		p.mu.Lock()
+		left := p.connsLocked()
+		p.mu.Unlock()
+		p.cfg.Logger.Warn("drain timed out, cutting connections", "connections", len(left))
+		for _, c := range left {
+			c.abort(errAborted)
+		}
+	})
+	p.wg.Wait()
+	cut.Stop()
+}
+
+func (p *Proxy) connsLocked() []*conn {
+	open := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		open = append(open, c)
+	}
+	return open
+}
+
+// Ready is closed when the proxy listens and a broker has answered, so that
+// the brokers' listeners are open too.
+func (p *Proxy) Ready() <-chan struct{} { return p.ready }
+
+func (p *Proxy) markReady() { p.once.Do(func() { close(p.ready) }) }
+
+// Addr is the bound address that clients bootstrap from; empty before Run
+// listens.
+func (p *Proxy) Addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bootstrap == nil {
+		return ""
+	}
+	return p.bootstrap.Addr().String()
+}
+
+// BrokerAddrs gives the host:port that clients are told for each broker, by
+// node id.
+func (p *Proxy) BrokerAddrs() map[int32]string {
+	addresses := map[int32]string{}
+	for node, b := range *p.topology.known.Load() {
+		addresses[node] = net.JoinHostPort(b.host, strconv.Itoa(int(b.port)))
+	}
+	return addresses
+}

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"errors"
+
+	"github.com/offsetproxy/offsetproxy/wire"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// handle decides what becomes of the request in c.frame.
+func (c *conn) handle() error {
+	request := c.frame[4:]
+	h, err := wire.ParseRequestHeader(request)
+	if err != nil {
+		return malformed(reasonHeader, "%v", err)
+	}
+	c.p.metrics.request(h.APIKey)
+	if err := checkVersion(h.APIKey, h.APIVersion); err != nil {
+		return c.refuseVersion(h, err)
+	}
+	if h.APIKey == int16(kmsg.Produce) {
+		return c.handleProduce(h)
+	}
+	return c.forward(h)
+}
+
+// refuseVersion ends the connection, as brokers do, except where the protocol
+// has an answer that every client understands.
+func (c *conn) refuseVersion(h wire.RequestHeader, err error) error {
+	switch {
+	case h.APIKey == int16(kmsg.ApiVersions) && h.APIVersion > 0:
+		return c.answerLocally(h, apiVersionsTooNew())
+	case h.APIKey == int16(kmsg.SASLHandshake) && h.APIVersion == 0:
+		if err := c.answerLocally(h, oldHandshake()); err != nil {
+			return err
+		}
+		return errOldHandshake
+	}
+	return err
+}
+
+// answerLocally fills a slot without asking upstream. The answer's first 8
+// bytes are filled in by the slot.
+func (c *conn) answerLocally(h wire.RequestHeader, frame []byte) error {
+	s, err := c.newSlot(h.CorrelationID)
+	if err != nil {
+		return err
+	}
+	s.complete(frame)
+	return nil
+}
+
+// produceFunc takes over a Produce request. frame is the whole frame with its
+// 4 length bytes, so the body begins at 4+h.BodyOffset; it may be changed in
+// place and is valid until the call returns. If handled, the function has
+// made the request's slot (unless acks=0) and sent what it wanted to send; if
+// not, the request is relayed as it stands in frame. An error ends the
+// connection as closeAfter does.
+type produceFunc func(c *conn, h wire.RequestHeader, frame []byte) (handled bool, err error)
+
+// handleProduce relays a Produce request, or leaves it to the fence. With
+// acks=0 there is no answer, so it gets no slot.
+func (c *conn) handleProduce(h wire.RequestHeader) error {
+	acks, err := h.ProduceAcks(c.frame[4:])
+	if err != nil {
+		return malformed(reasonProduce, "%v", err)
+	}
+	if c.p.produce != nil {
+		if err := c.openUpstream(); err != nil {
+			return err
+		}
+		if handled, err := c.p.produce(c, h, c.frame); handled || err != nil {
+			return err
+		}
+	}
+	if acks == 0 {
+		return c.sendUpstream(c.frame, nil)
+	}
+	return c.forward(h)
+}
+
+// report logs why a connection ends, once: at a level that says whether
+// someone should look.
+func (c *conn) report(err error) {
+	log := c.p.cfg.Logger
+	remote := c.client.RemoteAddr().String()
+	var bad *malformedError
+	switch {
+	case errors.As(err, &bad):
+		c.p.metrics.malformed(bad.name)
+		log.Warn("malformed input, closing connection", "remote", remote, "reason", bad.reason)
+	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
+		c.p.metrics.malformed(reasonVersion)
+		log.Warn("request cannot be served, closing connection", "remote", remote, "reason", err.Error())
+	case errors.Is(err, errNoBroker):
+		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err)
+	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle):
+		log.Debug("connection ends", "remote", remote, "reason", err.Error())
+	default:
+		log.Info("connection ends", "remote", remote, "node", c.node, "reason", err.Error())
+	}
+}

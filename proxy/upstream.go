@@ -1,0 +1,245 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+// streamBytes is how wide reads are while an answer longer than the buffer is
+// streamed.
+const streamBytes = 64 << 10
+
+// downlink is the upstreamLoop's state: answers on their way to the client.
+type downlink struct {
+	c  *conn
+	in *wire.Inbox
+	// ready bytes at the front of in are answers in claimed slots, with the
+	// clients' correlation ids, waiting for one write.
+	ready int
+}
+
+// upstreamLoop reads answers until the upstream connection ends.
+func (c *conn) upstreamLoop() {
+	d := &downlink{c: c, in: wire.NewInbox(c.upstream, inboxBytes, c.p.cfg.MaxRewrittenBytes+4)}
+	err := d.relay()
+	d.flush()
+	if errors.Is(err, errAnswer) || errors.Is(err, errAnswerTooLarge) {
+		c.p.cfg.Logger.Error("upstream answer not understood, closing",
+			"node", c.node, "remote", c.client.RemoteAddr().String(), "err", err)
+	}
+	_ = c.upstream.Close()
+	if !errors.Is(err, errUpstreamLost) {
+		err = fmt.Errorf("%w: %w", errUpstreamLost, err)
+	}
+	c.upstreamEnded(err)
+	d.in.Release()
+}
+
+func (d *downlink) relay() error {
+	for {
+		b := d.in.Bytes()[d.ready:]
+		if len(b) < 8 {
+			d.flush()
+			if err := d.in.Fill(8); err != nil {
+				return err
+			}
+			continue
+		}
+		size := int(int32(binary.BigEndian.Uint32(b)))
+		if size < 4 {
+			return fmt.Errorf("%w: length %d", errAnswer, size)
+		}
+		a, err := d.c.takeAnswer(wire.CorrelationID(b[4:]))
+		if err != nil {
+			return err
+		}
+		total := 4 + size
+		switch {
+		case a.onAnswer != nil:
+			err = d.hand(a, total)
+		case bearsAddresses(a.key, a.version):
+			err = d.rewrite(a, total)
+		default:
+			err = d.pass(a, total)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// whole makes the next answer contiguous.
+func (d *downlink) whole(total int) ([]byte, error) {
+	if len(d.in.Bytes())-d.ready < total {
+		d.flush()
+		if err := d.in.Fill(total); err != nil {
+			if errors.Is(err, wire.ErrTooLarge) {
+				d.c.p.metrics.limit(limitRewritten)
+				return nil, fmt.Errorf("%w: %d bytes", errAnswerTooLarge, total)
+			}
+			return nil, err
+		}
+	}
+	return d.in.Bytes()[d.ready : d.ready+total], nil
+}
+
+// hand gives an answer to whoever asked for it.
+func (d *downlink) hand(a answer, total int) error {
+	frame, err := d.whole(total)
+	if err != nil {
+		// Off the queue already, so upstreamEnded does not know of it.
+		a.onAnswer(nil, fmt.Errorf("%w: %w", errUpstreamLost, err))
+		d.c.settle()
+		return err
+	}
+	d.c.mu.Lock()
+	d.c.loopWillFlush = true
+	d.c.mu.Unlock()
+	a.onAnswer(frame[8:], nil)
+	d.c.settle()
+	d.skip(total)
+	return nil
+}
+
+// rewrite replaces addresses in an answer; one without any passes.
+func (d *downlink) rewrite(a answer, total int) error {
+	frame, err := d.whole(total)
+	if err != nil {
+		d.lose(a)
+		return err
+	}
+	rewritten, err := d.c.p.rewriteAnswer(a.key, a.version, frame)
+	if err != nil {
+		d.lose(a)
+		return fmt.Errorf("%w: api key %d version %d: %w", errAnswer, a.key, a.version, err)
+	}
+	if rewritten == nil {
+		return d.pass(a, total)
+	}
+	d.c.p.metrics.rewrote(a.key)
+	d.skip(total)
+	return d.hold(a, rewritten)
+}
+
+// lose marks the slot of an answer that was taken off the queue and is not to
+// be had.
+func (d *downlink) lose(a answer) {
+	d.c.mu.Lock()
+	a.slot.state = slotBroken
+	d.c.mu.Unlock()
+}
+
+// pass relays an answer unchanged: in place if it is its turn, else from a
+// copy that waits for it.
+func (d *downlink) pass(a answer, total int) error {
+	c := d.c
+	if !d.owes(total) {
+		if c.claim(a.slot) {
+			return d.claimed(a, total)
+		}
+		// Done slots before it may only need to be written.
+		d.flush()
+		if c.claim(a.slot) {
+			return d.claimed(a, total)
+		}
+	}
+	if !c.mayHold(total) {
+		c.p.metrics.limit(limitHeld)
+		d.flush()
+		if err := c.awaitClaim(a.slot); err != nil {
+			d.lose(a)
+			return err
+		}
+		return d.claimed(a, total)
+	}
+	frame, err := d.whole(total)
+	if err != nil {
+		d.lose(a)
+		return err
+	}
+	owned := append([]byte(nil), frame...)
+	d.skip(total)
+	return d.hold(a, owned)
+}
+
+// owes reports whether answers that someone else waits for are still to come
+// behind this one, which is small enough to be set aside: then the client's
+// socket must not hold them up.
+func (d *downlink) owes(total int) bool {
+	c := d.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owed > 0 && c.held+total <= c.p.cfg.MaxHeldBytes
+}
+
+// hold completes a slot with a frame of its own; the next flush writes it if
+// it is its turn. Beyond MaxHeldBytes it waits for the turn.
+func (d *downlink) hold(a answer, frame []byte) error {
+	c := d.c
+	if !c.mayHold(len(frame)) {
+		d.flush()
+		if err := c.awaitTurn(a.slot, len(frame)); err != nil {
+			d.lose(a)
+			return err
+		}
+	}
+	c.mu.Lock()
+	a.slot.completeLocked(frame)
+	c.loopWillFlush = true
+	c.mu.Unlock()
+	return nil
+}
+
+// claimed restores the client's correlation id in an answer whose slot was
+// claimed, and adds it to the run, streaming it if it is not whole.
+func (d *downlink) claimed(a answer, total int) error {
+	wire.SetAnswerCorrelationID(d.in.Bytes()[d.ready+4:], a.slot.correlationID)
+	for {
+		n := min(total, len(d.in.Bytes())-d.ready)
+		d.ready += n
+		total -= n
+		if total == 0 {
+			return nil
+		}
+		d.writeReady(1)
+		d.in.Reserve(min(total, streamBytes))
+		if err := d.in.Fill(1); err != nil {
+			return err
+		}
+	}
+}
+
+// writeReady writes the run. keep is 1 while its last answer is incomplete.
+func (d *downlink) writeReady(keep int) (more bool) {
+	if d.ready == 0 {
+		return false
+	}
+	d.c.writeClient(d.in.Bytes()[:d.ready])
+	d.in.Advance(d.ready)
+	d.ready = 0
+	return d.c.popClaimed(keep)
+}
+
+// skip drops the answer behind the run from the buffer.
+func (d *downlink) skip(total int) {
+	if d.writeReady(0) {
+		d.c.mu.Lock()
+		d.c.loopWillFlush = true
+		d.c.mu.Unlock()
+	}
+	d.in.Advance(total)
+}
+
+// flush writes all that can be written, before the loop blocks. While answers
+// are owed to others it does not wait for the client's socket.
+func (d *downlink) flush() {
+	d.writeReady(0)
+	c := d.c
+	c.mu.Lock()
+	block := c.owed == 0
+	c.mu.Unlock()
+	c.flush(block)
+}
