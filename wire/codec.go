@@ -30,6 +30,10 @@ const zstdMaxWindow = 128 << 20
 // takes at least three bytes.
 const zstdMaxBlock = 128 << 10
 
+// zstdRoom is the room in which the decoder certainly finds place for one
+// block: what its fast copies write past the end included.
+const zstdRoom = zstdMaxBlock + 64
+
 // Decompress decompresses src into dst, whose content is overwritten and
 // whose capacity is used, and returns the result: dst's memory or, where that
 // did not suffice, new memory. dst must not overlap src. The result is never
@@ -45,9 +49,6 @@ func Decompress(dst []byte, codec int8, src []byte, max int) ([]byte, error) {
 		max = 0
 	}
 	dst = dst[:0]
-	if cap(dst) > max {
-		dst = dst[:0:max] // decoders take capacity for their limit
-	}
 	var err error
 	switch codec {
 	case CodecNone:
@@ -91,6 +92,7 @@ func corrupt(err error) error { return fmt.Errorf("%w: %w", ErrCorrupt, err) }
 type gzipDecoder struct {
 	src bytes.Reader
 	gzip.Reader
+	probe [1]byte // not on the stack: it would escape
 }
 
 var gzipDecoders = sync.Pool{New: func() any { return new(gzipDecoder) }}
@@ -110,10 +112,9 @@ func gunzip(dst, src []byte, max int) ([]byte, error) {
 		if len(dst) == cap(dst) && len(dst) < max {
 			dst = grow(dst, min(max-len(dst), 512), max)
 		}
-		free := dst[len(dst):cap(dst)]
-		var probe [1]byte
+		free := dst[len(dst):min(cap(dst), max)]
 		if len(free) == 0 {
-			free = probe[:] // full to the limit: is there more?
+			free = d.probe[:] // full to the limit: is there more?
 		}
 		n, err := d.Read(free)
 		if n > max-len(dst) {
@@ -201,14 +202,19 @@ var zstdDecoders = sync.Pool{New: func() any {
 }}
 
 func unzstd(dst, src []byte, max int) ([]byte, error) {
-	hint := min(4*len(src), max)
+	// Blocks may be long where nothing is known of the content's size.
+	hint := min(4*len(src)+zstdRoom, max)
 	var header zstd.Header
-	if header.Decode(src) == nil && header.HasFCS {
-		if header.FrameContentSize > uint64(max) {
+	if header.Decode(src) == nil {
+		if header.HasFCS && header.FrameContentSize > uint64(max) ||
+			header.WindowSize > zstdMaxWindow ||
+			header.SingleSegment && header.FrameContentSize > zstdMaxWindow {
 			return dst, ErrTooLarge
 		}
-		// The declared size is believed as far as the blocks can hold it.
-		hint = min(int(header.FrameContentSize), (len(src)/3)*zstdMaxBlock)
+		if header.HasFCS {
+			// The size is believed as far as blocks can hold it.
+			hint = min(int(header.FrameContentSize), (len(src)/3)*zstdMaxBlock)
+		}
 	}
 	dst = grow(dst, hint, max)
 	d := zstdDecoders.Get().(*zstd.Decoder)
@@ -216,19 +222,19 @@ func unzstd(dst, src []byte, max int) ([]byte, error) {
 	for {
 		out, err := d.DecodeAll(src, dst[:0])
 		switch {
-		case err == nil && len(out) <= max:
-			return out, nil
+		case len(out) > max:
+			return dst, ErrTooLarge
 		case err == nil:
+			return out, nil
+		case errors.Is(err, zstd.ErrDecoderSizeExceeded) && cap(dst) >= max+zstdRoom:
 			return dst, ErrTooLarge
-		case errors.Is(err, zstd.ErrWindowSizeExceeded):
-			return dst, ErrTooLarge
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded) && cap(dst)-len(out) >= zstdRoom:
 			return dst, corrupt(err)
-		case cap(dst) >= max:
-			return dst, ErrTooLarge
 		}
-		// Without a declared size we start over with twice the room: all
+		// The next block did not fit, or may not have: the decoder does not
+		// always tell that from damage. We start over with twice the room,
+		// in the end with so much that only damage can be the reason; all
 		// rounds together cost twice the last.
-		dst = make([]byte, 0, int(min(max, 2*cap(dst)+512)))
+		dst = make([]byte, 0, min(2*cap(dst)+zstdRoom, max+zstdRoom))
 	}
 }
