@@ -118,7 +118,7 @@ func (c *Client) AppendPatiently(ctx context.Context, r Record) (Offset, error) 
 func (c *Client) worthRepeating(err error) bool {
 	var answered *BrokerError
 	if errors.As(err, &answered) {
-		return answered.Code.passing()
+		return answered.MayPass()
 	}
 	var leaderless *NoLeaderError
 	if errors.As(err, &leaderless) {

@@ -136,6 +136,10 @@ func (e *BrokerError) Error() string {
 	return fmt.Sprintf("answered with %v: %s", e.Code, e.Message)
 }
 
+// MayPass tells whether repeating the append may help: a leader that moved or
+// too few replicas.
+func (e *BrokerError) MayPass() bool { return e.Code.passing() }
+
 // ConnectError means that no connection could be made; nothing was sent.
 type ConnectError struct {
 	// Addrs are the addresses tried.

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+const (
+	adminHeaderTimeout = 5 * time.Second
+	adminCloseTimeout  = 3 * time.Second
+)
+
+// adminServer serves /metrics (Prometheus), /livez and /readyz. A nil
+// *adminServer does nothing, for a process without one.
+type adminServer struct {
+	meter    metric.Meter
+	provider *sdkmetric.MeterProvider
+	listener net.Listener
+	http     *http.Server
+	ready    atomic.Bool
+	done     chan struct{} // closed when the HTTP server has returned
+}
+
+// startAdmin listens and serves until close.
+func startAdmin(listen string, logger *slog.Logger) (*adminServer, error) {
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("metrics.listen: %w", err)
+	}
+	a := &adminServer{
+		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)),
+		listener: listener,
+		done:     make(chan struct{}),
+	}
+	a.meter = a.provider.Meter("github.com/offsetproxy/offsetproxy")
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !a.ready.Load() {
+			http.Error(w, "not serving", http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(w, "ok\n")
+	})
+	a.http = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: adminHeaderTimeout,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	go func() {
+		defer close(a.done)
+		if err := a.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("admin endpoint failed", "error", err)
+		}
+	}()
+	return a, nil
+}
+
+// addr is where it listens.
+func (a *adminServer) addr() string { return a.listener.Addr().String() }
+
+// setReady decides what /readyz says.
+func (a *adminServer) setReady(ready bool) {
+	if a != nil {
+		a.ready.Store(ready)
+	}
+}
+
+// close stops serving and waits for it.
+func (a *adminServer) close() error {
+	if a == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), adminCloseTimeout)
+	defer cancel()
+	err := a.http.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = a.http.Close()
+	}
+	<-a.done
+	return errors.Join(err, a.provider.Shutdown(ctx))
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/offsetproxy/offsetproxy/internal/embedded"
+)
+
+// embeddedBrokers is the size of the embedded cluster of dev and demo.
+const embeddedBrokers = 3
+
+type devCmd struct {
+	Listen     string `help:"Address of the proxy; its brokers are on the ports that follow." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
+	Topic      string `help:"Topic to create, whose appends must be conditional." default:"events" placeholder:"NAME"`
+	Partitions int32  `help:"Its partitions." default:"3"`
+	logFlags
+}
+
+// Help adds to the command's help.
+func (devCmd) Help() string {
+	return `The embedded broker keeps everything in memory and forgets it at the end. It is
+not Kafka: what holds on it is no proof for a real cluster. End it with Ctrl-C.
+
+Example:
+    offsetproxy dev --listen 127.0.0.1:19092`
+}
+
+// Run serves until the context ends.
+func (c *devCmd) Run(env *environment) error {
+	if c.Partitions < 1 {
+		return usage("--partitions %d: a topic has at least 1", c.Partitions)
+	}
+	cluster, err := embedded.Start(embedded.Config{
+		Brokers: embeddedBrokers,
+		Topics:  map[string]int32{c.Topic: c.Partitions},
+	})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if c.LogLevel == nil {
+		c.LogLevel = new("warn")
+	}
+	kind := "kfake"
+	flags := settingFlags{Bootstrap: cluster.Addrs(), Listen: &c.Listen, BrokerKind: &kind, Require: []string{c.Topic}}
+	settings, err := resolveFlags(flags.document(c.logFlags))
+	if err != nil {
+		return err
+	}
+	settings.Proxy.Logger = newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
+	p, err := startProxy(env.ctx, settings.Proxy)
+	if err != nil {
+		return fmt.Errorf("%w\nIf the port is in use, choose another with --listen", err)
+	}
+	c.welcome(env.stdout, p, cluster)
+	select {
+	case <-env.ctx.Done():
+	case <-p.done:
+	}
+	err = p.wait()
+	if err == nil && env.ctx.Err() == nil {
+		err = errStopped
+	}
+	return err
+}
+
+func (c *devCmd) welcome(w io.Writer, p *runningProxy, cluster *embedded.Cluster) {
+	fmt.Fprintf(w, "proxy     %s, the bootstrap server for any Kafka client\n", p.Addr())
+	addrs := p.BrokerAddrs()
+	for _, node := range slices.Sorted(maps.Keys(addrs)) {
+		fmt.Fprintf(w, "          %s, broker %d through the proxy\n", addrs[node], node)
+	}
+	for _, addr := range cluster.Addrs() {
+		fmt.Fprintf(w, "embedded  %s, around the proxy: to look at, not to write to\n", addr)
+	}
+	fmt.Fprintf(w, "topic     %s, %d partitions, only conditional appends\n\n", c.Topic, c.Partitions)
+	at := fmt.Sprintf("--bootstrap %s --topic %s", p.Addr(), quote(c.Topic))
+	fmt.Fprintf(w, `Try, in another terminal:
+
+    offsetproxy append %[1]s --expect 0 first
+    offsetproxy append %[1]s --expect 0 second     (refused: offset 0 is taken)
+    offsetproxy next   %[1]s
+
+Ctrl-C ends it.
+`, at)
+}
