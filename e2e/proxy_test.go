@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// proxyProcess is one running offsetproxy.
+type proxyProcess struct {
+	bootstrap string
+	ports     []int32 // all it may advertise
+	output    *processOutput
+	cmd       *exec.Cmd
+	ended     chan error // one value, from the goroutine that reaps it
+}
+
+// directStarts spreads what stands for proxies in direct mode over the brokers.
+var directStarts atomic.Int32
+
+// startProxy runs `offsetproxy serve` before the brokers until the test ends,
+// and returns once clients see the whole cluster through it. It then must have
+// ended in order: exit status 0, no panic, no data race.
+func startProxy(t *testing.T, flags ...string) *proxyProcess {
+	t.Helper()
+	if direct {
+		bootstrap := brokers.addresses()[int(directStarts.Add(1))%brokerCount]
+		return &proxyProcess{bootstrap: bootstrap, ports: brokers.ports(), output: &processOutput{}}
+	}
+	const brokerPorts = 10
+	first, err := kafkacluster.FreePorts(1 + brokerPorts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxyProcess{
+		bootstrap: net.JoinHostPort("127.0.0.1", strconv.Itoa(first)),
+		output:    &processOutput{},
+		ended:     make(chan error, 1),
+	}
+	for port := first; port <= first+brokerPorts; port++ {
+		p.ports = append(p.ports, int32(port))
+	}
+	p.cmd = exec.Command(program, append([]string{
+		"serve", "--bootstrap", brokers.bootstrap, "--listen", p.bootstrap,
+		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+brokerPorts),
+		"--broker-kind", brokers.kind(),
+	}, flags...)...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.SysProcAttr = kafkacluster.DieWithParent()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() { p.stop(t) })
+	waitFor(t, "proxy at "+p.bootstrap, 30*time.Second, p.ready)
+	return p
+}
+
+// ready asks for the cluster through the proxy.
+func (p *proxyProcess) ready() error {
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return fmt.Errorf("ended: %w\n%s", err, p.output.tail(20))
+	default:
+	}
+	conn, err := dialRaw(p.bootstrap)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	metadata, err := conn.metadata()
+	if err != nil {
+		return err
+	}
+	if got := len(metadata.Brokers); got != brokerCount {
+		return fmt.Errorf("%d of %d brokers", got, brokerCount)
+	}
+	return nil
+}
+
+func (p *proxyProcess) stop(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			t.Errorf("proxy ended with %v", err)
+		}
+	case <-limit.C:
+		t.Error("proxy did not end within 20 s of SIGTERM")
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // tells where it hangs
+		<-p.ended
+	}
+	for _, fault := range []string{"DATA RACE", "panic:", "fatal error:"} {
+		if p.output.contains(fault) {
+			t.Errorf("the proxy's output holds %q", fault)
+		}
+	}
+	if t.Failed() {
+		t.Logf("last lines of the proxy at %s:\n%s", p.bootstrap, p.output.tail(60))
+	}
+}
+
+// brokerAddresses maps node ids to what this proxy advertises for them.
+func (p *proxyProcess) brokerAddresses(t *testing.T) map[int32]string {
+	t.Helper()
+	conn, err := dialRaw(p.bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.close()
+	metadata, err := conn.metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return brokerMap(metadata)
+}
+
+func brokerMap(metadata *kmsg.MetadataResponse) map[int32]string {
+	addresses := make(map[int32]string)
+	for _, broker := range metadata.Brokers {
+		addresses[broker.NodeID] = net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port)))
+	}
+	return addresses
+}
+
+// memory is what Linux says of a process's resident set.
+type memory struct{ now, peak int64 } // bytes
+
+var errNoMemoryFigures = errors.New("no memory figures in /proc")
+
+func (p *proxyProcess) memory() (memory, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return memory{}, errNoMemoryFigures
+	}
+	figure := func(name string) int64 {
+		_, rest, _ := strings.Cut(string(text), name+":")
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			return 0
+		}
+		kib, _ := strconv.ParseInt(fields[0], 10, 64)
+		return kib << 10
+	}
+	return memory{now: figure("VmRSS"), peak: figure("VmHWM")}, nil
+}
+
+// processOutput keeps everything a process prints.
+type processOutput struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *processOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// lines returns the whole lines from the byte position from, and the position
+// after them.
+func (o *processOutput) lines(from int) ([]string, int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := o.text.Bytes()[from:]
+	end := bytes.LastIndexByte(text, '\n') + 1
+	if end == 0 {
+		return nil, from
+	}
+	return strings.Split(string(text[:end-1]), "\n"), from + end
+}
+
+func (o *processOutput) contains(part string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Contains(o.text.Bytes(), []byte(part))
+}
+
+func (o *processOutput) tail(n int) string {
+	lines, _ := o.lines(0)
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// Two proxies and four writers are the least that shows every race: between
+// writers of one proxy, and between proxies that do not know of each other.
+const (
+	raceProxies = 2
+	raceWriters = 4
+)
+
+// newContest starts the proxies and makes the topic, through one of them.
+func newContest(t *testing.T, topic string, places int64, flags ...string) *contest {
+	t.Helper()
+	c := &contest{topic: topic, places: places, writers: raceWriters}
+	for range raceProxies {
+		c.proxies = append(c.proxies, startProxy(t, append([]string{"--require", topic}, flags...)...))
+	}
+	createTopic(t, adminAt(t, c.proxies[0].bootstrap), topic, 1)
+	return c
+}
+
+// checkPlaces fails the test for each violation, up to ten.
+func (c *contest) checkPlaces(t *testing.T) {
+	t.Helper()
+	violations := checkLog(readLog(t, c.topic, 0), c.attempts, 0, c.places)
+	for _, violation := range violations[:min(10, len(violations))] {
+		t.Error(violation)
+	}
+	if len(violations) > 0 {
+		t.Errorf("%d violations in all", len(violations))
+	}
+}
+
+func needsFence(t *testing.T) {
+	t.Helper()
+	if direct {
+		t.Skip("nothing checks conditions without a proxy")
+	}
+}
+
+func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
+	needsFence(t)
+	places := int64(2_000)
+	if brokers.kafka != nil {
+		places = 10_000
+	}
+	if longRuns {
+		places *= 5
+	}
+	c := newContest(t, "race", places)
+	c.run(t, time.Duration(places)*60*time.Millisecond)
+	c.checkPlaces(t)
+}
+
+// TestRaceWithoutTheFenceIsLost shows that the race is one: proxies that only
+// check and forward must be caught by the same check.
+func TestRaceWithoutTheFenceIsLost(t *testing.T) {
+	requireKafka(t)
+	places := int64(2_000)
+	topic := "race-unsafe"
+	c := newContest(t, topic, places, "--unsafe")
+	c.run(t, 5*time.Minute)
+	violations := checkLog(readLog(t, topic, 0), c.attempts, 0, places)
+	t.Logf("%d violations", len(violations))
+	if len(violations) == 0 {
+		t.Error("the race had no victim, so it proves nothing about the fence")
+	}
+}
+
+// TestRaceSurvivesALostLeader moves the leader by a reassignment, kills the new
+// leader in mid-run, revives it and moves the leader back, all while writers
+// race.
+func TestRaceSurvivesALostLeader(t *testing.T) {
+	cluster := requireKafka(t)
+	places := int64(2_000)
+	if longRuns {
+		places = 20_000
+	}
+	c := newContest(t, "race-faults", places)
+	faults := faultScript{t: t, cluster: cluster, admin: adminAt(t, brokers.addresses()...), topic: c.topic}
+	ctx, cancel := context.WithCancel(t.Context())
+	played := make(chan error, 1) // one send, by the script
+	go func() { played <- faults.play(ctx, c) }()
+	c.run(t, 5*time.Minute)
+	if c.highest < places {
+		cancel() // the writers gave up, so the script's next place never comes
+	}
+	if err := <-played; err != nil {
+		t.Error(err)
+	}
+	cancel()
+	needsFence(t)
+	c.checkPlaces(t)
+}
+
+// faultScript disturbs the one partition of a topic.
+type faultScript struct {
+	t       *testing.T
+	cluster *kafkacluster.Cluster
+	admin   *kadm.Client
+	topic   string
+}
+
+// play takes its cues from how far the writers are.
+func (f faultScript) play(ctx context.Context, c *contest) error {
+	var killed kafkacluster.NodeID
+	for i, step := range []func() error{
+		func() error { return f.moveLeader(ctx) },
+		func() (err error) { killed, err = f.killLeader(ctx); return err },
+		func() error { return f.cluster.Revive(ctx, killed) },
+		func() error { return f.moveLeader(ctx) },
+	} {
+		select {
+		case <-c.reached(c.places * int64(i+1) / 5):
+		case <-ctx.Done():
+			return fmt.Errorf("fault %d never had its turn: %w", i, ctx.Err())
+		}
+		if err := step(); err != nil {
+			return fmt.Errorf("fault %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (f faultScript) partition(ctx context.Context) (kadm.PartitionDetail, error) {
+	topics, err := f.admin.ListTopics(ctx, f.topic)
+	if err != nil {
+		return kadm.PartitionDetail{}, err
+	}
+	partition, ok := topics[f.topic].Partitions[0]
+	if !ok {
+		return kadm.PartitionDetail{}, errors.New("partition is not listed")
+	}
+	return partition, nil
+}
+
+// moveLeader puts the next replica first and has it elected.
+func (f faultScript) moveLeader(ctx context.Context) error {
+	partition, err := f.partition(ctx)
+	if err != nil {
+		return err
+	}
+	order := append(partition.Replicas[1:len(partition.Replicas):len(partition.Replicas)], partition.Replicas[0])
+	for order[0] == partition.Leader {
+		order = append(order[1:], order[0])
+	}
+	var assignment kadm.AlterPartitionAssignmentsReq
+	assignment.Assign(f.topic, 0, order)
+	moved, err := f.admin.AlterPartitionAssignments(ctx, assignment)
+	if err != nil {
+		return err
+	}
+	if err := moved.Error(); err != nil {
+		return fmt.Errorf("reassign to %v: %w", order, err)
+	}
+	return f.elect(ctx, order[0])
+}
+
+// elect retries until the wanted replica leads: it may have to catch up first.
+func (f faultScript) elect(ctx context.Context, leader int32) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, electErr := f.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{f.topic: {0: {}}})
+		partition, err := f.partition(ctx)
+		if err == nil && partition.Leader == leader {
+			f.t.Logf("leader moved to %d, epoch %d", leader, partition.LeaderEpoch)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("broker %d does not become leader: %w", leader, errors.Join(electErr, err, ctx.Err()))
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
+func (f faultScript) killLeader(ctx context.Context) (kafkacluster.NodeID, error) {
+	partition, err := f.partition(ctx)
+	if err != nil {
+		return 0, err
+	}
+	leader := kafkacluster.NodeID(partition.Leader)
+	f.t.Logf("leader %d is killed", leader)
+	return leader, f.cluster.Kill(leader)
+}

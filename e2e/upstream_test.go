@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// brokerCount is the size of both kinds of cluster.
+const brokerCount = 3
+
+// upstream is the cluster behind the proxies.
+type upstream struct {
+	bootstrap string
+	kafka     *kafkacluster.Cluster // nil: kfake
+	kfake     *kfake.Cluster        // nil: Kafka
+}
+
+// startUpstream runs what OFFSETPROXY_E2E names.
+func startUpstream(ctx context.Context) (*upstream, error) {
+	switch kind := os.Getenv("OFFSETPROXY_E2E"); kind {
+	case "kafka":
+		cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: brokerCount, Properties: map[string]string{
+			// A killed leader is replaced after 9 s by default.
+			"broker.session.timeout.ms":    "6000",
+			"broker.heartbeat.interval.ms": "1000",
+		}})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(os.Stderr, "e2e: Kafka %s at %s\n", cluster.Version(), cluster.Bootstrap())
+		return &upstream{bootstrap: cluster.Bootstrap(), kafka: cluster}, nil
+	case "", "kfake":
+		first, err := kafkacluster.FreePorts(brokerCount)
+		if err != nil {
+			return nil, err
+		}
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(brokerCount), kfake.Ports(first, first+1, first+2))
+		if err != nil {
+			return nil, err
+		}
+		return &upstream{bootstrap: strings.Join(cluster.ListenAddrs(), ","), kfake: cluster}, nil
+	default:
+		return nil, fmt.Errorf("OFFSETPROXY_E2E is %q; want kafka or kfake", kind)
+	}
+}
+
+func (u *upstream) stop() {
+	if u.kafka != nil {
+		if err := u.kafka.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: stop Kafka:", err)
+		}
+		return
+	}
+	u.kfake.Close()
+}
+
+func (u *upstream) kind() string {
+	if u.kafka != nil {
+		return "kafka"
+	}
+	return "kfake"
+}
+
+func (u *upstream) addresses() []string { return strings.Split(u.bootstrap, ",") }
+
+// ports are the brokers' own, which no client of a proxy may ever see.
+func (u *upstream) ports() []int32 {
+	var ports []int32
+	for _, address := range u.addresses() {
+		_, port, _ := net.SplitHostPort(address)
+		n, _ := strconv.ParseInt(port, 10, 32)
+		ports = append(ports, int32(n))
+	}
+	return ports
+}
+
+// requireKafka skips tests whose claim means nothing on the embedded broker.
+func requireKafka(t *testing.T) *kafkacluster.Cluster {
+	t.Helper()
+	if brokers.kafka == nil {
+		t.Skip("needs real Kafka: OFFSETPROXY_E2E=kafka")
+	}
+	return brokers.kafka
+}
+
+// adminAt is a client for addresses, a proxy's or the brokers' own.
+func adminAt(t *testing.T, addresses ...string) *kadm.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addresses...), kgo.MetadataMinAge(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
+// createTopic makes a topic with three replicas, through a proxy or directly,
+// and waits until every partition has a leader.
+func createTopic(t *testing.T, admin *kadm.Client, name string, partitions int32) {
+	t.Helper()
+	response, err := admin.CreateTopic(t.Context(), partitions, brokerCount, nil, name)
+	if err != nil || response.Err != nil {
+		t.Fatalf("create topic %s: %v, %v", name, err, response.Err)
+	}
+	waitFor(t, "leaders of "+name, 30*time.Second, func() error {
+		topics, err := admin.ListTopics(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		for _, partition := range topics[name].Partitions.Sorted() {
+			if partition.Err != nil || partition.Leader < 0 || len(partition.ISR) < brokerCount {
+				return fmt.Errorf("partition %d: leader %d, in sync %v, %w", partition.Partition, partition.Leader, partition.ISR, partition.Err)
+			}
+		}
+		if got := len(topics[name].Partitions); got != int(partitions) {
+			return fmt.Errorf("%d of %d partitions", got, partitions)
+		}
+		return nil
+	})
+}
+
+// waitFor asks until ready returns nil. Other processes give nothing to wait
+// on, so this is the one place that polls.
+func waitFor(t *testing.T, what string, limit time.Duration, ready func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := ready()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in %v: %v", what, limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
