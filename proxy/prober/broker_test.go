@@ -384,3 +384,6 @@ func wantCode(t *testing.T, err error, code int16) {
 		t.Errorf("got error %v, want a BrokerError with code %d", err, code)
 	}
 }
+
+// noDial is for Pools that are not to dial.
+func noDial(context.Context, int32) (net.Conn, error) { return nil, errors.New("not to be dialled") }
