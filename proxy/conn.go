@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
@@ -48,8 +49,8 @@ type conn struct {
 
 	// Set by the clientLoop before the upstreamLoop starts, then constant.
 	upstream net.Conn
-	node     int32     // broker that upstream goes to; unknownNode before
-	openedAt time.Time // taken before the dial of upstream began
+	node     int32      // broker that upstream goes to; unknownNode before
+	openedAt ps.Instant // taken before the dial of upstream began
 
 	// The clientLoop's own.
 	in       *wire.Inbox
@@ -62,6 +63,9 @@ type conn struct {
 	first    bool // no whole request was read yet
 	idle     int  // idle ticks in a row
 	lastSeen uint64
+	// produceView and modes are scratch for the Produce request in frame.
+	produceView wire.Produce
+	modes       []Mode
 
 	activity atomic.Uint64 // grows with all that moves
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/wire"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -170,13 +171,13 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // dialFor opens the upstream connection for a client that came in on the
 // listener of a node, or on the bootstrap listener (unknownNode), which any
-// live broker serves. It returns the node that was reached and the time
+// live broker serves. It returns the node that was reached and an instant
 // before its dial began. The error wraps errNoBroker.
-func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, time.Time, error) {
+func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.Instant, error) {
 	var brokers []broker
 	if target == unknownNode {
 		if err := p.awaitDiscovery(ctx); err != nil {
-			return nil, 0, time.Time{}, err
+			return nil, 0, 0, err
 		}
 		brokers = p.topology.candidates()
 	} else if b, ok := p.topology.lookup(target); ok {
@@ -184,7 +185,7 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, tim
 	}
 	failures := []error{errNoBroker}
 	for _, b := range brokers {
-		begun := time.Now()
+		begun := instant()
 		conn, err := p.dial(ctx, b.upstream)
 		if err == nil {
 			return conn, b.node, begun, nil
@@ -195,7 +196,7 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, tim
 		}
 	}
 	p.refresh()
-	return nil, 0, time.Time{}, errors.Join(failures...)
+	return nil, 0, 0, errors.Join(failures...)
 }
 
 // awaitDiscovery waits, for DialTimeout, until some broker is known.
@@ -210,4 +211,17 @@ func (p *Proxy) awaitDiscovery(ctx context.Context) error {
 	case <-timer.C:
 		return fmt.Errorf("%w: none found yet", errNoBroker)
 	}
+}
+
+// nodeIDs lists the live brokers; part of brokerSet.
+func (p *Proxy) nodeIDs() []int32 { return *p.topology.live.Load() }
+
+// dialNode opens a connection to a broker; part of brokerSet.
+func (p *Proxy) dialNode(ctx context.Context, node int32) (net.Conn, error) {
+	b, ok := p.topology.lookup(node)
+	if !ok {
+		p.refresh()
+		return nil, fmt.Errorf("%w: node %d is not known", errNoBroker, node)
+	}
+	return p.dial(ctx, b.upstream)
 }

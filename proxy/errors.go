@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 var (
@@ -36,6 +38,11 @@ var (
 	// errOldHandshake says that a client uses SaslHandshake v0, after which
 	// bare tokens follow that cannot be told from requests.
 	errOldHandshake = errors.New("SaslHandshake v0 is not supported")
+	// errRefusedWithoutAnswer ends the connection of a client that asked for no
+	// answers (acks=0), one of whose batches was refused: as brokers do.
+	errRefusedWithoutAnswer = errors.New("a batch sent with acks=0 was refused")
+	// errNoHighWatermark says that a leader does not know its high watermark.
+	errNoHighWatermark = errors.New("the leader does not know its high watermark")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.
 	errIdle = errors.New("idle for too long")
 )
@@ -58,9 +65,18 @@ func malformed(name, format string, args ...any) error {
 // only place where errors become codes. UNKNOWN_SERVER_ERROR is not retried
 // by clients, so it is right for whatever has no better code.
 func kafkaCode(err error) int16 {
+	var record *wire.RecordError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &record), errors.Is(err, wire.ErrControlBatch):
+		return kerr.InvalidRecord.Code
+	case errors.Is(err, wire.ErrTooLarge):
+		return kerr.MessageTooLarge.Code
+	case errors.Is(err, wire.ErrOldFormat):
+		return kerr.UnsupportedForMessageFormat.Code
+	case errors.Is(err, wire.ErrBadCRC), errors.Is(err, wire.ErrCorrupt), errors.Is(err, wire.ErrShort):
+		return kerr.CorruptMessage.Code
 	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
 		return kerr.UnsupportedVersion.Code
 	case errors.Is(err, errNotSent), errors.Is(err, errNoBroker):

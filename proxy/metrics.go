@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -41,6 +42,12 @@ type metrics struct {
 	dialErrors  atomic.Int64
 	limits      counts
 	malformedBy counts
+
+	// Of the fenced side.
+	outcomes counts
+	readings counts
+	alarms   counts
+	evicted  atomic.Int64
 
 	registration metric.Registration
 }
@@ -129,10 +136,14 @@ func byKey(table func(*metrics) *[unknownKey + 1]atomic.Int64) func(*metrics, fu
 
 // newMetrics registers the table with a meter.
 func newMetrics(meter metric.Meter) (*metrics, error) {
-	m := &metrics{limits: newCounts(limitNames), malformedBy: newCounts(reasonNames)}
-	observables := make([]metric.Int64Observable, len(instruments))
-	all := make([]metric.Observable, len(instruments))
-	for i, row := range instruments {
+	m := &metrics{
+		limits: newCounts(limitNames), malformedBy: newCounts(reasonNames),
+		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
+	}
+	table := slices.Concat(instruments, fenceInstruments)
+	observables := make([]metric.Int64Observable, len(table))
+	all := make([]metric.Observable, len(table))
+	for i, row := range table {
 		var err error
 		if row.gauge {
 			observables[i], err = meter.Int64ObservableUpDownCounter(row.name, metric.WithUnit(row.unit), metric.WithDescription(row.description))
@@ -146,7 +157,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	}
 	var err error
 	m.registration, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for i, row := range instruments {
+		for i, row := range table {
 			row.read(m, func(value int64, attributes metric.MeasurementOption) {
 				o.ObserveInt64(observables[i], value, attributes)
 			})

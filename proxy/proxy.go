@@ -16,7 +16,9 @@ type Proxy struct {
 	cfg      Config
 	metrics  *metrics
 	topology *topology
-	produce  produceFunc // nil: Produce is relayed like everything else
+	// fencing is nil if no rule can fence a topic: then Produce is relayed like
+	// everything else.
+	fencing *fencing
 
 	wake  chan struct{} // capacity 1: a discovery is wanted; never closed
 	ready chan struct{} // closed by markReady
@@ -51,6 +53,11 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	host, _, _ := splitAddress(cfg.Listen) // checked by validate
 	p.topology = newTopology(&p.cfg, host)
+	if newRuleBook(cfg.Rules, cfg.Default).fenceAny() {
+		if p.fencing, err = newFencing(&p.cfg, p, m); err != nil {
+			return nil, err
+		}
+	}
 	return p, nil
 }
 
@@ -79,9 +86,29 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.serve(ctx, listener, unknownNode)
 	p.wg.Go(func() { p.discoverLoop(ctx) })
 
+	endFencing := p.startFencing()
 	<-ctx.Done()
 	p.drain()
+	endFencing()
 	return nil
+}
+
+// startFencing runs the fenced side until the function it returns is called,
+// after the last connection has ended.
+func (p *Proxy) startFencing() (end func()) {
+	if p.fencing == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.fencing.run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // drain ends all that Run started.

@@ -50,14 +50,6 @@ func (c *conn) answerLocally(h wire.RequestHeader, frame []byte) error {
 	return nil
 }
 
-// produceFunc takes over a Produce request. frame is the whole frame with its
-// 4 length bytes, so the body begins at 4+h.BodyOffset; it may be changed in
-// place and is valid until the call returns. If handled, the function has
-// made the request's slot (unless acks=0) and sent what it wanted to send; if
-// not, the request is relayed as it stands in frame. An error ends the
-// connection as closeAfter does.
-type produceFunc func(c *conn, h wire.RequestHeader, frame []byte) (handled bool, err error)
-
 // handleProduce relays a Produce request, or leaves it to the fence. With
 // acks=0 there is no answer, so it gets no slot.
 func (c *conn) handleProduce(h wire.RequestHeader) error {
@@ -65,11 +57,11 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 	if err != nil {
 		return malformed(reasonProduce, "%v", err)
 	}
-	if c.p.produce != nil {
+	if c.p.fencing != nil {
 		if err := c.openUpstream(); err != nil {
 			return err
 		}
-		if handled, err := c.p.produce(c, h, c.frame); handled || err != nil {
+		if handled, err := c.p.fencing.produce(c, h, c.frame); handled || err != nil {
 			return err
 		}
 	}

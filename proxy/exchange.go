@@ -1,0 +1,341 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// entryState is where one partition of an exchange is on its way.
+type entryState uint8
+
+const (
+	// entryHeld: the fence has neither sent nor decided it.
+	entryHeld entryState = iota
+	// entryReady: to be sent now, stamped if it is fenced.
+	entryReady
+	// entrySent: upstream; its bytes here are gone.
+	entrySent
+	// entryDone: its result is known.
+	entryDone
+)
+
+// entry is one partition of an exchange.
+type entry struct {
+	x     *exchange
+	index int // into the request's partitions
+	state entryState
+
+	// Of fenced partitions.
+	lane      *lane // nil: not fenced
+	ticket    fence.Ticket
+	admitted  bool
+	records   []byte // in the request's frame, until handling of it ends
+	epoch     int16
+	sequence  int32
+	unstamped bool
+	maxTime   int64
+
+	result kmsg.ProduceResponseTopicPartition
+}
+
+// exchange is one Produce request with at least one fenced partition, from
+// its frame to its answer. The connection's clientLoop sends; verdicts and
+// answers come from any goroutine.
+type exchange struct {
+	c       *conn
+	version int16
+	slot    *slot // nil: acks=0, no answer
+	topics  []kmsg.ProduceResponseTopic
+	topicOf []int // topic entry of each partition
+
+	// The clientLoop's own, until it has sent everything.
+	clientID []byte // in the request's frame
+	timeout  time.Duration
+	arrived  ps.Instant
+
+	// signal has capacity 1 and is never closed: something became ready or was
+	// decided while the clientLoop waits for held entries.
+	signal chan struct{}
+
+	// mu guards the entries' states and results. It is taken under a lane's
+	// lock and takes the connection's.
+	mu       sync.Mutex
+	entries  []entry
+	open     int // entries that are not done
+	throttle int32
+	// broken: the answer for a partition that is not fenced was lost, so the
+	// request as a whole gets none.
+	broken bool
+}
+
+// ready is called by the fence, under the lane's lock: the entry is to be
+// sent with this stamp. False means that its bytes are gone.
+func (e *entry) ready(s *fence.Effect) bool {
+	x := e.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e.records == nil {
+		return false
+	}
+	e.epoch, e.sequence, e.unstamped = int16(s.Epoch), int32(s.BaseSequence), s.Unstamped
+	e.state = entryReady
+	x.wakeLocked()
+	return true
+}
+
+// decided is called by the fence, under the lane's lock.
+func (e *entry) decided(d *fence.Effect) {
+	x := e.x
+	e.lane.f.observe(e, d.Verdict)
+	code, message := verdictCode(d.Verdict, e.ticket.Expected)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.lane.users.Add(-1)
+	e.result.ErrorCode = code
+	e.result.BaseOffset = -1
+	e.result.LogAppendTime = -1
+	if message != "" {
+		e.result.ErrorMessage = &message
+	}
+	if d.Verdict.Kind == fence.Won {
+		e.result.BaseOffset = int64(d.Verdict.Offset)
+	}
+	x.doneLocked(e)
+}
+
+// abandon is called by the fence, under the lane's lock: the answer is overdue.
+func (e *entry) abandon() { e.x.c.abandonUpstream() }
+
+// refuse decides an entry that never reached the fence.
+func (x *exchange) refuse(e *entry, code int16, message string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e.result.ErrorCode = code
+	e.result.BaseOffset = -1
+	e.result.LogAppendTime = -1
+	if message != "" {
+		e.result.ErrorMessage = &message
+	}
+	x.doneLocked(e)
+}
+
+func (x *exchange) doneLocked(e *entry) {
+	if e.state == entryDone {
+		panic("proxy: partition decided twice")
+	}
+	e.state = entryDone
+	x.open--
+	x.wakeLocked()
+	if x.open == 0 {
+		x.finishLocked()
+	}
+}
+
+func (x *exchange) wakeLocked() {
+	select {
+	case x.signal <- struct{}{}:
+	default:
+	}
+}
+
+// finishLocked answers the client: all partitions are decided.
+func (x *exchange) finishLocked() {
+	if x.slot == nil {
+		// acks=0: there is no answer, so a refusal closes the connection.
+		for i := range x.entries {
+			if x.entries[i].result.ErrorCode != 0 {
+				x.c.closeAfter(errRefusedWithoutAnswer)
+				return
+			}
+		}
+		return
+	}
+	if x.broken {
+		x.slot.complete(nil)
+		return
+	}
+	x.slot.complete(x.composeLocked())
+}
+
+// composeLocked is the answer's frame; the slot fills in its first 8 bytes.
+func (x *exchange) composeLocked() []byte {
+	answer := kmsg.ProduceResponse{Version: x.version, Topics: x.topics, ThrottleMillis: x.throttle}
+	for i := range x.entries {
+		t := &answer.Topics[x.topicOf[i]]
+		t.Partitions = append(t.Partitions, x.entries[i].result)
+	}
+	frame := make([]byte, 8, 128)
+	if answer.IsFlexible() {
+		frame = append(frame, 0) // no tagged fields in the header
+	}
+	return answer.AppendTo(frame)
+}
+
+// answered takes in the broker's answer to a piece of the request; indexes
+// are the entries in it. It runs on the upstreamLoop.
+func (x *exchange) answered(indexes []int, body []byte, err error) {
+	if err != nil {
+		x.lost(indexes, err)
+		return
+	}
+	answer := kmsg.ProduceResponse{Version: x.version}
+	if body, err = skipHeaderTags(body, answer.IsFlexible()); err == nil {
+		err = answer.ReadFrom(body)
+	}
+	if err != nil {
+		x.c.p.cfg.Logger.Error("answer to Produce not understood, closing connection", "node", x.c.node, "err", err)
+		x.lost(indexes, errAnswer)
+		x.c.abandonUpstream()
+		return
+	}
+	x.mu.Lock()
+	x.throttle = max(x.throttle, answer.ThrottleMillis)
+	x.mu.Unlock()
+	// Brokers need not keep the order of the partitions.
+	for _, i := range indexes {
+		e := &x.entries[i]
+		r := x.find(&answer, e)
+		switch {
+		case r == nil && e.lane != nil:
+			e.lane.abandoned(&e.ticket) // not answered: nothing is known of it
+		case r == nil:
+			x.lost([]int{i}, errAnswer)
+		case e.lane != nil:
+			x.mu.Lock()
+			e.result.LogStartOffset = r.LogStartOffset
+			x.mu.Unlock()
+			e.lane.answered(&e.ticket, brokerAnswer(r, x.version))
+		default:
+			x.mu.Lock()
+			partition := e.result.Partition
+			e.result = *r
+			e.result.Partition = partition
+			// Addresses are not passed on, so neither is a leader to go to:
+			// the client asks for metadata.
+			e.result.CurrentLeader = kmsg.NewProduceResponseTopicPartitionCurrentLeader()
+			x.doneLocked(e)
+			x.mu.Unlock()
+		}
+	}
+}
+
+// find is the part of the answer for an entry.
+func (x *exchange) find(answer *kmsg.ProduceResponse, e *entry) *kmsg.ProduceResponseTopicPartition {
+	want := &x.topics[x.topicOf[e.index]]
+	for i := range answer.Topics {
+		t := &answer.Topics[i]
+		if t.Topic != want.Topic || t.TopicID != want.TopicID {
+			continue
+		}
+		for j := range t.Partitions {
+			if t.Partitions[j].Partition == e.result.Partition {
+				return &t.Partitions[j]
+			}
+		}
+	}
+	return nil
+}
+
+// lost tells that the piece gets no answer.
+func (x *exchange) lost(indexes []int, err error) {
+	notSent := errors.Is(err, errNotSent)
+	for _, i := range indexes {
+		e := &x.entries[i]
+		switch {
+		case e.lane != nil && notSent:
+			e.lane.notSent(&e.ticket)
+		case e.lane != nil:
+			e.lane.abandoned(&e.ticket)
+		default:
+			x.mu.Lock()
+			x.broken = true
+			x.doneLocked(e)
+			x.mu.Unlock()
+		}
+	}
+}
+
+// cancel withdraws what was not sent: the connection is ending.
+func (x *exchange) cancel() {
+	for i := range x.entries {
+		e := &x.entries[i]
+		if !e.admitted {
+			x.mu.Lock()
+			waits := e.state == entryReady
+			x.mu.Unlock()
+			if waits {
+				x.giveUp(e)
+			}
+			continue
+		}
+		x.mu.Lock()
+		held := e.state == entryHeld || e.state == entryReady
+		x.mu.Unlock()
+		if !held {
+			continue
+		}
+		e.lane.cancel(&e.ticket)
+		x.mu.Lock()
+		state := e.state
+		x.mu.Unlock()
+		switch state {
+		case entryReady:
+			// The fence counts it as sent, and is told otherwise.
+			e.lane.notSent(&e.ticket)
+		case entryHeld:
+			e.lane.users.Add(-1)
+			x.giveUp(e)
+		}
+	}
+}
+
+// giveUp ends an entry without a result.
+func (x *exchange) giveUp(e *entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e.state == entryDone {
+		return
+	}
+	x.broken = true
+	x.doneLocked(e)
+}
+
+// skipHeaderTags skips the tagged fields of an answer's header, which only
+// flexible versions have.
+func skipHeaderTags(body []byte, flexible bool) ([]byte, error) {
+	if !flexible {
+		return body, nil
+	}
+	count, body, ok := uvarint(body)
+	for ; ok && count > 0; count-- {
+		if _, body, ok = uvarint(body); !ok { // tag
+			break
+		}
+		var size uint64
+		if size, body, ok = uvarint(body); ok && size <= uint64(len(body)) {
+			body = body[size:]
+		} else {
+			ok = false
+		}
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: header", errAnswer)
+	}
+	return body, nil
+}
+
+func uvarint(b []byte) (uint64, []byte, bool) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}

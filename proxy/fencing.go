@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+const (
+	// sweepEvery is how often lanes on which nothing goes on are put away.
+	sweepEvery = time.Second
+	// sameViewRounds is how often a batch may be refused on a view that the
+	// next reading confirms.
+	sameViewRounds = 4
+	// answerGrace is how much longer than the request's own timeout a stamped
+	// batch's answer is waited for.
+	answerGrace = 5 * time.Second
+	// defaultAssertedExpiry and defaultAssertedIdle are what holds of the
+	// embedded broker, whose producer state never expires.
+	defaultAssertedExpiry = 24 * time.Hour
+	defaultAssertedIdle   = 10 * time.Minute
+)
+
+// brokerSet is what the fencing needs of the cluster.
+type brokerSet interface {
+	// nodeIDs lists the brokers, in an order in which they may be asked.
+	nodeIDs() []int32
+	// dialNode opens a connection to a broker.
+	dialNode(ctx context.Context, node int32) (net.Conn, error)
+}
+
+// fencing is the fenced side of a Proxy: the rules, the lanes of the
+// partitions in use and the states of idle ones, and the control connections.
+type fencing struct {
+	brokers brokerSet
+	pool    *prober.Pool
+	rules   *ruleBook
+	topics  *topicBook
+	logger  *slog.Logger
+	metrics *metrics
+
+	fenceID                      int64
+	kind                         BrokerKind
+	assertedExpiry, assertedIdle time.Duration
+	clockSkew                    time.Duration
+	inspectors                   sync.Pool // of *wire.Inspector
+	inspecting                   chan struct{}
+
+	// core is the fence's configuration, replaced as a whole when the brokers'
+	// limits turn out to be others. Partitions keep the one they began with.
+	core atomic.Pointer[fence.Config]
+
+	// ctx ends when the readings must end. startMu guards ended; it is apart
+	// from mu because readings are started under a lane's lock.
+	ctx     context.Context
+	endRead context.CancelFunc
+	reading sync.WaitGroup
+	startMu sync.Mutex
+	ended   bool
+
+	// mu is taken before a lane's lock, never while one is held.
+	mu    sync.Mutex
+	lanes map[ps.Key]*lane
+	idle  *ps.Cache
+}
+
+func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, error) {
+	f := &fencing{
+		brokers: brokers,
+		rules:   newRuleBook(cfg.Rules, cfg.Default),
+		logger:  cfg.Logger,
+		metrics: metrics,
+		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
+		assertedExpiry: cfg.AssertedProducerExpiry, assertedIdle: cfg.AssertedConnectionIdle,
+		clockSkew:  cfg.ClockSkew,
+		inspecting: make(chan struct{}, maxInspecting()),
+		lanes:      map[ps.Key]*lane{},
+	}
+	f.ctx, f.endRead = context.WithCancel(context.Background())
+	f.topics = newTopicBook(f.loadTopic)
+	f.inspectors.New = func() any { return wire.NewInspector(wire.HeaderNames{}, cfg.MaxDecompressedBytes) }
+	var err error
+	if f.idle, err = ps.NewCache(cfg.IdleViews, func(ps.Key) { metrics.viewEvicted() }); err != nil {
+		return nil, err
+	}
+	core := fence.Config{
+		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait,
+		SameViewRounds: sameViewRounds, Unsafe: cfg.Unsafe,
+	}
+	source := prober.Describe
+	if cfg.BrokerKind == EmbeddedKfake {
+		core.Marking, source = fence.MarkLogStartOffset, prober.TailBatch
+		if f.assertedExpiry == 0 {
+			f.assertedExpiry = defaultAssertedExpiry
+		}
+		if f.assertedIdle == 0 {
+			f.assertedIdle = defaultAssertedIdle
+		}
+	}
+	f.core.Store(&core)
+	f.pool = prober.New(prober.Config{
+		Dial: brokers.dialNode, Logger: cfg.Logger, FenceID: cfg.FenceID, StateFrom: source,
+		MaxDecompressed: cfg.MaxDecompressedBytes, Epochs: cfg.IdleViews,
+	})
+	return f, nil
+}
+
+// run keeps the fencing going until ctx ends; all connections must be gone by
+// then. It returns when no goroutine of it is left.
+func (f *fencing) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = f.pool.Run(ctx) })
+	ticks := time.NewTicker(sweepEvery)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticks.C:
+			f.sweep()
+		case <-ctx.Done():
+		}
+	}
+	f.endRead()
+	f.startMu.Lock()
+	f.ended = true
+	f.startMu.Unlock()
+	f.mu.Lock()
+	for _, l := range f.lanes {
+		l.mu.Lock()
+		l.closeLocked()
+		l.mu.Unlock()
+	}
+	f.mu.Unlock()
+	f.reading.Wait()
+	wg.Wait()
+}
+
+// start runs a reading, unless the fencing has ended.
+func (f *fencing) start(read func(context.Context)) {
+	f.startMu.Lock()
+	defer f.startMu.Unlock()
+	if !f.ended {
+		f.reading.Go(func() { read(f.ctx) })
+	}
+}
+
+// lane gives the lane of a partition, with one more user.
+func (f *fencing) lane(key ps.Key) *lane {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, ok := f.lanes[key]
+	if !ok {
+		l = &lane{
+			f: f, key: key, topic: prober.Topic{Name: key.Topic, ID: key.ID},
+			part: fence.New(f.core.Load(), f.idle.Take(key)),
+		}
+		f.lanes[key] = l
+	}
+	l.users.Add(1)
+	return l
+}
+
+// sweep puts away the lanes on which nothing goes on.
+func (f *fencing) sweep() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, l := range f.lanes {
+		if l.users.Load() == 0 && l.putAway() {
+			delete(f.lanes, key)
+			f.idle.Put(key, l.part.State())
+		}
+	}
+}
+
+// learnLimits takes the brokers' limits into account: the shortest expiry and
+// the longest idle time seen count, since any broker may come to lead.
+func (f *fencing) learnLimits(l brokerLimits) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := *f.core.Load()
+	if c.ProducerExpiry == 0 || l.producerExpiry < c.ProducerExpiry {
+		c.ProducerExpiry = l.producerExpiry
+	}
+	c.ConnectionIdle = max(c.ConnectionIdle, l.connectionIdle)
+	c.Margin = max(c.Margin, l.checkInterval+f.clockSkew)
+	if c != *f.core.Load() {
+		f.core.Store(&c)
+	}
+}
+
+// alarm tells the operator that a condition of the fence does not hold.
+func (f *fencing) alarm(key ps.Key, e *fence.Effect) {
+	f.metrics.alarm(e.Alarm)
+	f.logger.Error("a condition of the fence does not hold: check that only proxies with the same rules and fence id write this topic",
+		"alarm", e.Alarm.String(), "topic", key.Topic, "partition", key.Partition, "offset", int64(e.Offset))
+}
+
+// maxInspecting bounds the batches that are decompressed and read at the same
+// time: it is work for processors, and each may need its own large buffer.
+func maxInspecting() int { return runtime.GOMAXPROCS(0) }

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+)
+
+// lane is one partition's single serialising writer: it steps the partition's
+// decision maker under a lock and carries out what comes of it. Nothing it
+// does under the lock waits for a socket.
+type lane struct {
+	f     *fencing
+	key   ps.Key
+	topic prober.Topic
+
+	// users counts the entries that may still call; the lane is put away only
+	// while it is 0. It is raised under fencing.mu.
+	users atomic.Int32
+
+	// askLeader: the last reading failed, so the view's leader may be gone.
+	askLeader atomic.Bool
+
+	mu     sync.Mutex
+	part   *fence.Partition
+	timer  *time.Timer
+	due    ps.Instant // of the timer; 0: not running
+	closed bool
+}
+
+// step feeds an event to the partition and carries out the effects.
+func (l *lane) step(event func(*fence.Partition, ps.Now) []fence.Effect) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.carryOutLocked(event(l.part, now()))
+	l.scheduleLocked()
+}
+
+func (l *lane) admit(t *fence.Ticket) {
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Admit(at, t) })
+}
+
+func (l *lane) cancel(t *fence.Ticket) {
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Cancel(at, t) })
+}
+
+func (l *lane) answered(t *fence.Ticket, a fence.Answer) {
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Answered(at, t, a) })
+}
+
+func (l *lane) abandoned(t *fence.Ticket) {
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Abandoned(at, t) })
+}
+
+func (l *lane) notSent(t *fence.Ticket) {
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.NotSent(at, t) })
+}
+
+func (l *lane) tick() {
+	l.mu.Lock()
+	l.due = 0
+	l.mu.Unlock()
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Tick(at) })
+}
+
+// carryOutLocked does what the partition asks for. The slice is valid until
+// the next event, so events that come up on the way wait for the end.
+func (l *lane) carryOutLocked(effects []fence.Effect) {
+	var unsendable []*fence.Ticket
+	for i := range effects {
+		e := &effects[i]
+		switch e.Kind {
+		case fence.Send:
+			if !e.Ticket.Owner.(*entry).ready(e) {
+				unsendable = append(unsendable, e.Ticket)
+			}
+		case fence.Decide:
+			e.Ticket.Owner.(*entry).decided(e)
+		case fence.ReadView:
+			node := e.Node
+			l.f.start(func(ctx context.Context) { l.readView(ctx, node) })
+		case fence.ReadRecords:
+			id, from, upTo := e.Read, e.From, e.UpTo
+			l.f.start(func(ctx context.Context) { l.readRecords(ctx, id, from, upTo) })
+		case fence.Abandon:
+			e.Ticket.Owner.(*entry).abandon()
+		case fence.RaiseAlarm:
+			l.f.alarm(l.key, e)
+		}
+	}
+	for _, t := range unsendable {
+		l.carryOutLocked(l.part.NotSent(now(), t))
+	}
+}
+
+// scheduleLocked makes sure that a tick comes when the partition wants one. A
+// timer that fires early does no harm, so it is only ever moved forward.
+func (l *lane) scheduleLocked() {
+	at, wanted := l.part.Wake()
+	if !wanted || l.due != 0 && l.due <= at {
+		return
+	}
+	l.due = at
+	wait := max(at.Sub(instant()), 0)
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.tick)
+	} else {
+		l.timer.Reset(wait)
+	}
+}
+
+// putAwayLocked ends the lane if nothing is going on; the caller holds
+// fencing.mu.
+func (l *lane) putAway() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.part.Busy() {
+		return false
+	}
+	l.closeLocked()
+	return true
+}
+
+func (l *lane) closeLocked() {
+	l.closed = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}

@@ -1,0 +1,427 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+// lookupTimeout bounds the readings that a request waits for before it can be
+// judged: the name of a topic id, a topic's configuration.
+const lookupTimeout = 5 * time.Second
+
+// shortestHold is for how long a batch may be held whatever its timeout: long
+// enough to read a view.
+const shortestHold = 500 * time.Millisecond
+
+// produce takes over a Produce request if at least one of its partitions is
+// under a rule. frame is the whole frame with its 4 length bytes; it is changed
+// in place. If handled, the request's slot is made (unless acks=0) and all that
+// was to be sent is sent; if not, the request is to be relayed as it is. An
+// error ends the connection as closeAfter does. It runs on the clientLoop.
+func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
+	view := &c.produceView
+	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
+		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
+	}
+	modes, any, err := f.modes(c, view)
+	if err != nil || !any {
+		return false, err
+	}
+	x, err := f.newExchange(c, h, view)
+	if err != nil {
+		return true, err
+	}
+	f.admit(x, view, modes)
+	return true, x.send(frame, view)
+}
+
+// modes finds each partition's mode. A topic id that cannot be resolved now
+// may be that of a fenced topic, so it counts as one, and is refused later.
+func (f *fencing) modes(c *conn, view *wire.Produce) (modes []Mode, any bool, err error) {
+	modes = c.modes[:0]
+	for i := range view.Partitions {
+		p := &view.Partitions[i]
+		if view.Version >= 13 && p.Topic == nil {
+			switch name, err := f.topicName(c, p.TopicID); {
+			case isUnknownTopic(err):
+				modes = append(modes, ModeOff) // the broker will say so
+				continue
+			case err != nil:
+				modes = append(modes, ModeRequire)
+				any = true
+				continue
+			default:
+				p.Topic = []byte(name)
+			}
+		}
+		m := f.rules.mode(p.Topic)
+		any = any || m != ModeOff
+		modes = append(modes, m)
+	}
+	c.modes = modes
+	return modes, any, nil
+}
+
+func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
+	return f.topics.name(id, func() (string, error) {
+		if err := c.flushUpstream(); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, lookupTimeout)
+		defer cancel()
+		info, err := f.pool.ReadTopicByID(ctx, c.node, id)
+		return info.Topic.Name, err
+	})
+}
+
+func isUnknownTopic(err error) bool {
+	var refused *prober.BrokerError
+	return errors.As(err, &refused) &&
+		(refused.Code == kerr.UnknownTopicID.Code || refused.Code == kerr.UnknownTopicOrPartition.Code)
+}
+
+// newExchange makes room for the request's results, and its slot.
+func (f *fencing) newExchange(c *conn, h wire.RequestHeader, view *wire.Produce) (*exchange, error) {
+	x := &exchange{
+		c: c, version: h.APIVersion, clientID: h.ClientID, arrived: instant(),
+		timeout: time.Duration(max(view.TimeoutMillis, 0)) * time.Millisecond,
+		signal:  make(chan struct{}, 1),
+		entries: make([]entry, len(view.Partitions)), topicOf: make([]int, len(view.Partitions)),
+		open: len(view.Partitions),
+	}
+	last := -1
+	for i := range view.Partitions {
+		p := &view.Partitions[i]
+		if p.TopicIndex != last {
+			last = p.TopicIndex
+			t := kmsg.NewProduceResponseTopic()
+			t.TopicID = p.TopicID
+			if view.Version < 13 {
+				t.Topic = string(p.Topic)
+			}
+			x.topics = append(x.topics, t)
+		}
+		x.topicOf[i] = len(x.topics) - 1
+		e := &x.entries[i]
+		e.x, e.index = x, i
+		e.result = kmsg.NewProduceResponseTopicPartition()
+		e.result.Partition = p.Partition
+	}
+	if view.Acks != 0 {
+		s, err := c.newSlot(h.CorrelationID)
+		if err != nil {
+			return nil, err
+		}
+		x.slot = s
+	}
+	return x, nil
+}
+
+// admit examines each partition: what is not under a rule is ready, what is
+// wrong is refused, and what is fenced goes to its lane.
+func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
+	hold := max(x.timeout/2, shortestHold)
+	seen := map[ps.Key]bool{}
+	for i := range view.Partitions {
+		p, e := &view.Partitions[i], &x.entries[i]
+		if modes[i] == ModeOff {
+			x.mu.Lock()
+			e.state = entryReady
+			x.mu.Unlock()
+			continue
+		}
+		key, code, message := f.examine(x.c, view, p, e)
+		if code == 0 && seen[key] {
+			code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
+		}
+		if code != 0 {
+			f.metrics.refusedUnfenced()
+			x.refuse(e, code, message)
+			continue
+		}
+		seen[key] = true
+		e.ticket.Node = ps.NodeID(x.c.node)
+		e.ticket.ConnOpened = x.c.openedAt
+		e.ticket.HoldUntil = x.arrived.Add(hold)
+		e.ticket.AnswerWithin = x.timeout + answerGrace
+		e.ticket.Owner = e
+		e.records = p.Records
+		e.lane = f.lane(key)
+		e.admitted = true
+		e.lane.admit(&e.ticket)
+	}
+}
+
+// examine reads a partition under a rule and fills in the entry's batch, or
+// says how it is refused: nothing of it has been sent.
+func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition, e *entry) (ps.Key, int16, string) {
+	if view.TransactionalID != nil {
+		return ps.Key{}, kerr.TopicAuthorizationFailed.Code, messageTransactional
+	}
+	if p.Topic == nil {
+		return ps.Key{}, kerr.NotLeaderForPartition.Code, "the topic's name cannot be found out now; send again"
+	}
+	if c.node == unknownNode {
+		return ps.Key{}, kerr.NotLeaderForPartition.Code, "this connection is not to a known broker; send to the partition's leader"
+	}
+	header, err := wire.ParseBatch(p.Records)
+	if err != nil {
+		return ps.Key{}, kafkaCode(err), err.Error()
+	}
+	switch {
+	case header.Transactional():
+		return ps.Key{}, kerr.TopicAuthorizationFailed.Code, messageTransactional
+	case header.ProducerID == f.fenceID:
+		return ps.Key{}, kerr.InvalidRecord.Code, "the producer id is the proxies' own; use another"
+	}
+	if f.kind == EmbeddedKfake && view.Version < 5 {
+		return ps.Key{}, kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
+	}
+	topic, err := f.topic(c, string(p.Topic))
+	switch {
+	case isUnknownTopic(err):
+		return ps.Key{}, kerr.UnknownTopicOrPartition.Code, ""
+	case err != nil:
+		return ps.Key{}, kerr.NotLeaderForPartition.Code, "the topic cannot be looked up now; send again"
+	case topic.refusal != "":
+		return ps.Key{}, kerr.PolicyViolation.Code, "topic is not served: " + topic.refusal
+	}
+	if code, message := f.inspect(header, p.Records, &topic, e); code != 0 {
+		return ps.Key{}, code, message
+	}
+	id := topic.id
+	if view.Version >= 13 {
+		if id != p.TopicID {
+			f.topics.forget(string(p.Topic))
+			return ps.Key{}, kerr.UnknownTopicID.Code, "the topic was created anew"
+		}
+	}
+	return ps.Key{Topic: string(p.Topic), ID: id, Partition: p.Partition}, 0, ""
+}
+
+// topic gives what must be known of a topic; what is queued upstream does not
+// wait for it.
+func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
+	if t, ok := f.topics.peek(name); ok {
+		return t, nil
+	}
+	if err := c.flushUpstream(); err != nil {
+		return fencedTopic{}, err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, lookupTimeout)
+	defer cancel()
+	return f.topics.get(ctx, c.node, name)
+}
+
+// inspect reads the batch's records for their conditions and digests.
+func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTopic, e *entry) (int16, string) {
+	f.inspecting <- struct{}{}
+	defer func() { <-f.inspecting }()
+	in := f.inspectors.Get().(*wire.Inspector)
+	defer f.inspectors.Put(in)
+	found, err := in.Inspect(header, batch)
+	if err != nil {
+		return kafkaCode(err), err.Error()
+	}
+	switch {
+	case found.Kind == wire.Unconditional:
+		return kerr.InvalidRecord.Code, "the topic requires an expected-offset header on every record"
+	case found.Kind == wire.AtEnd:
+		return kerr.InvalidRecord.Code, "expected-offset: end is not supported in this version"
+	case found.AnyAppendID && !found.AllAppendIDs:
+		return kerr.InvalidRecord.Code, "append-id must be on every record of a batch or on none"
+	case topic.appendTime && !found.AllAppendIDs:
+		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header"
+	}
+	if code, message := f.checkTimestamps(found, topic); code != 0 {
+		return code, message
+	}
+	records := make([]ps.Record, len(found.Digests))
+	for i, d := range found.Digests {
+		records[i] = ps.Record{Digest: d, AppendID: found.AllAppendIDs}
+	}
+	e.maxTime = found.MaxTimestamp
+	e.ticket.Expected = ps.Offset(found.Expected)
+	e.ticket.Records = records
+	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)
+	return 0, ""
+}
+
+// checkTimestamps refuses batches with which the fence's producer state would
+// expire at once, or whose duplicates could not be told from appends.
+func (f *fencing) checkTimestamps(found wire.Inspection, topic *fencedTopic) (int16, string) {
+	if found.MinTimestamp < 0 {
+		return kerr.InvalidTimestamp.Code, "records of a fenced topic need a timestamp"
+	}
+	oldest := f.core.Load().OldestTimestamp()
+	age := now().Wall.Sub(ps.Timestamp(found.MaxTimestamp))
+	if !topic.appendTime && age > oldest {
+		return kerr.InvalidTimestamp.Code, fmt.Sprintf(
+			"timestamps are older than %s, half of %s: the brokers would forget the fence; load old events into a topic with LogAppendTime", oldest, configProducerExpiry)
+	}
+	return 0, ""
+}
+
+// send sends what is ready and then waits for what the fence holds, sending
+// each part as it becomes ready. When it returns, the frame is not needed any
+// more.
+func (x *exchange) send(frame []byte, view *wire.Produce) error {
+	defer x.releaseRecords()
+	for first := true; ; first = false {
+		ready, held := x.takeReady()
+		if len(ready) > 0 {
+			if !first && x.c.clientGone() {
+				x.lost(ready, errNotSent)
+				x.cancel()
+				return errClientClosed
+			}
+			if err := x.sendPiece(frame, view, ready); err != nil {
+				x.cancel()
+				return err
+			}
+		}
+		if !held {
+			return nil
+		}
+		if err := x.c.flushUpstream(); err != nil {
+			x.cancel()
+			return err
+		}
+		select {
+		case <-x.signal:
+		case <-x.c.ctx.Done():
+			x.cancel()
+			return context.Cause(x.c.ctx)
+		}
+	}
+}
+
+// takeReady marks the ready entries as sent and tells whether others are held.
+func (x *exchange) takeReady() (ready []int, held bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.entries {
+		switch e := &x.entries[i]; e.state {
+		case entryReady:
+			e.state = entrySent
+			ready = append(ready, i)
+		case entryHeld:
+			held = true
+		}
+	}
+	return ready, held
+}
+
+// releaseRecords lets go of the frame: an entry that the fence wants to send
+// from now on cannot be sent.
+func (x *exchange) releaseRecords() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.clientID = nil
+	for i := range x.entries {
+		x.entries[i].records = nil
+	}
+}
+
+// sendPiece stamps the fenced ones among the entries and sends them upstream:
+// the frame as it came if that is all of it, else a request of their own. A
+// request whose acks differ from those that fenced partitions need is split.
+func (x *exchange) sendPiece(frame []byte, view *wire.Produce, indexes []int) error {
+	var fenced, plain []int
+	for _, i := range indexes {
+		e := &x.entries[i]
+		if e.lane == nil {
+			plain = append(plain, i)
+			continue
+		}
+		fenced = append(fenced, i)
+		if !e.unstamped {
+			wire.Stamp(e.records, e.lane.f.fenceID, e.epoch, e.sequence, e.maxTime)
+		}
+	}
+	acks := view.Acks
+	if len(plain) == 0 || acks == allAcks {
+		return x.sendSome(frame, view, indexes, x.fencedAcks(acks, fenced))
+	}
+	if err := x.sendSome(frame, view, fenced, x.fencedAcks(acks, fenced)); err != nil || len(fenced) == len(indexes) {
+		return err
+	}
+	return x.sendSome(frame, view, plain, acks)
+}
+
+// allAcks asks the broker to answer when all in-sync replicas have it.
+const allAcks = -1
+
+func (x *exchange) fencedAcks(acks int16, fenced []int) int16 {
+	if len(fenced) > 0 {
+		return allAcks
+	}
+	return acks
+}
+
+func (x *exchange) sendSome(frame []byte, view *wire.Produce, indexes []int, acks int16) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	if len(indexes) == len(x.entries) {
+		view.PatchAcks(acks)
+		view.PatchTimeout(x.timeLeft())
+	} else {
+		frame = view.AppendFrame(nil, x.clientID, 0, acks, x.timeLeft(), indexes)
+	}
+	if acks == 0 {
+		if err := x.c.sendUpstream(frame, nil); err != nil {
+			return x.notSent(indexes, err)
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		for _, i := range indexes {
+			x.doneLocked(&x.entries[i])
+		}
+		return nil
+	}
+	err := x.c.sendUpstream(frame, func(answer []byte, err error) { x.answered(indexes, answer, err) })
+	if err != nil {
+		return x.notSent(indexes, err)
+	}
+	return nil
+}
+
+func (x *exchange) notSent(indexes []int, err error) error {
+	x.lost(indexes, fmt.Errorf("%w: %w", errNotSent, err))
+	return err
+}
+
+// timeLeft is what is left of the request's timeout, in milliseconds; at
+// least 1 of it, unless it had none.
+func (x *exchange) timeLeft() int32 {
+	if x.timeout == 0 {
+		return 0
+	}
+	left := x.timeout - instant().Sub(x.arrived)
+	return int32(max(left.Milliseconds(), 1))
+}
+
+// brokerAnswer is what a broker said of a stamped batch. Versions before 2
+// have no append time and before 5 no log start; batches that can be stamped
+// come with version 3 or later.
+func brokerAnswer(r *kmsg.ProduceResponseTopicPartition, version int16) fence.Answer {
+	a := fence.Answer{
+		Code: r.ErrorCode, BaseOffset: ps.Offset(r.BaseOffset),
+		LogAppendTime: ps.Timestamp(r.LogAppendTime), LogStart: ps.NoOffset,
+	}
+	if version >= 5 {
+		a.LogStart = ps.Offset(r.LogStartOffset)
+	}
+	return a
+}

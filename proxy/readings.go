@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+// sequenceMask keeps the 31 bits in which sequences count.
+const sequenceMask = 1<<31 - 1
+
+// readView reads the partition's view and feeds it to the fence.
+func (l *lane) readView(ctx context.Context, node ps.NodeID) {
+	begun := instant()
+	at := int32(node)
+	var v prober.View
+	var err error
+	if node == ps.AnyNode {
+		at, _, err = l.leader(ctx)
+	}
+	if err == nil {
+		v, err = l.f.pool.ReadView(ctx, at, l.topic, l.key.Partition)
+	}
+	l.askLeader.Store(err != nil)
+	l.f.metrics.viewRead(err)
+	if err != nil {
+		code, final := l.f.readingFailed(l.key, err)
+		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
+		return
+	}
+	view := ps.View{
+		Leader: ps.NodeID(at), LeaderEpoch: ps.LeaderEpoch(v.LeaderEpoch),
+		Next: ps.Offset(v.LogEnd), HighWatermark: ps.Offset(v.HighWatermark),
+		HasState: v.HasState, Epoch: ps.ProducerEpoch(v.ProducerEpoch),
+		StateTimestamp: ps.Timestamp(v.LastTimestamp), FromTail: v.FromTail, At: begun,
+	}
+	if v.HasState {
+		// −1 says that the id has an epoch here and no batch yet: 0 is next.
+		view.Sequence = ps.Sequence((int64(v.LastSequence) + 1) & sequenceMask)
+	}
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewRead(at, node, view) })
+}
+
+// leader finds the partition's leader and its epoch: by the last view, or,
+// when there is none or the last reading failed, by asking the brokers.
+func (l *lane) leader(ctx context.Context) (node, epoch int32, err error) {
+	l.mu.Lock()
+	v, ok := l.part.State().View()
+	l.mu.Unlock()
+	if ok && !l.askLeader.Load() {
+		return int32(v.Leader), int32(v.LeaderEpoch), nil
+	}
+	return l.f.findLeader(ctx, l.key.Topic, l.key.Partition)
+}
+
+// readRecords reads committed records back and feeds them to the fence.
+func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.Offset) {
+	stored, err := l.readBack(ctx, from, upTo)
+	l.askLeader.Store(err != nil)
+	if err != nil {
+		l.f.readingFailed(l.key, err)
+		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id) })
+		return
+	}
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
+}
+
+func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored, error) {
+	stored := fence.Stored{ReadTo: from, At: instant()}
+	node, epoch, err := l.leader(ctx)
+	if err != nil {
+		return stored, err
+	}
+	for {
+		r, err := l.f.pool.ReadRecords(ctx, node, l.topic, l.key.Partition, epoch, int64(stored.ReadTo), int64(upTo))
+		if err != nil {
+			return stored, err
+		}
+		if r.HighWatermark < 0 {
+			return stored, errNoHighWatermark
+		}
+		for _, s := range r.Records {
+			stored.Records = append(stored.Records, l.f.storedRecord(s))
+		}
+		moved := ps.Offset(r.NextOffset) > stored.ReadTo
+		stored.ReadTo = ps.Offset(r.NextOffset)
+		stored.HighWatermark, stored.LogStart = ps.Offset(r.HighWatermark), ps.Offset(r.LogStart)
+		if !moved || stored.ReadTo >= upTo || stored.ReadTo >= stored.HighWatermark {
+			return stored, nil
+		}
+	}
+}
+
+func (f *fencing) storedRecord(s wire.StoredRecord) fence.StoredRecord {
+	b := s.Batch
+	r := fence.StoredRecord{
+		Offset: ps.Offset(s.Offset), Control: s.Control, AppendTime: b.LogAppendTime(),
+	}
+	if !s.Control {
+		r.Record = ps.Record{Digest: s.Digest, AppendID: s.HasAppendID}
+	}
+	if b.ProducerID == f.fenceID {
+		r.ByFence = true
+		r.Epoch = ps.ProducerEpoch(b.ProducerEpoch)
+		r.Sequence = ps.Sequence((int64(b.BaseSequence) + s.Offset - b.BaseOffset) & sequenceMask)
+	}
+	return r
+}
+
+// readingFailed says what an error of a reading means to the fence: the
+// broker's code (0: it said nothing), and whether asking again is in vain.
+func (f *fencing) readingFailed(key ps.Key, err error) (code int16, final bool) {
+	var refused *prober.BrokerError
+	var lacks *prober.UnsupportedError
+	switch {
+	case errors.As(err, &lacks):
+		f.readingsDenied(key, err)
+		return kerr.UnsupportedVersion.Code, true
+	case errors.As(err, &refused):
+		switch refused.Code {
+		case kerr.TopicAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code:
+			f.readingsDenied(key, err)
+			return refused.Code, true
+		case kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code, kerr.InconsistentTopicID.Code:
+			// Deleted, perhaps created anew: what was learnt of it is void.
+			f.topics.forget(key.Topic)
+		}
+		return refused.Code, false
+	}
+	return 0, false
+}
+
+func (f *fencing) readingsDenied(key ps.Key, err error) {
+	f.logger.Error("partition cannot be fenced: the proxy may not read what it needs; grant its principal DESCRIBE and READ on the topic",
+		"topic", key.Topic, "partition", key.Partition, "err", err)
+}
+
+// findLeader asks the brokers, one after the other, who leads a partition.
+func (f *fencing) findLeader(ctx context.Context, topic string, partition int32) (node, epoch int32, err error) {
+	err = errNoBroker
+	for _, at := range f.brokers.nodeIDs() {
+		var info prober.TopicInfo
+		if info, err = f.pool.ReadTopic(ctx, at, topic); err != nil {
+			continue
+		}
+		for _, p := range info.Partitions {
+			if p.Partition == partition && p.Leader >= 0 {
+				return p.Leader, p.LeaderEpoch, nil
+			}
+		}
+		err = &prober.BrokerError{Code: kerr.LeaderNotAvailable.Code, Op: "Metadata"}
+	}
+	return 0, 0, err
+}

@@ -1,0 +1,247 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+)
+
+const (
+	// topicAge is for how long what was learnt of a topic is used. The
+	// brokers' expiry is dynamic, so it has to be looked at again.
+	topicAge = 10 * time.Minute
+	// topicMemory bounds the topics remembered.
+	topicMemory = 100_000
+)
+
+// fencedTopic is what must be known of a topic before it can be fenced.
+type fencedTopic struct {
+	id [16]byte
+	// appendTime: message.timestamp.type is LogAppendTime.
+	appendTime bool
+	// refusal says, for a person, why the topic is not served; empty: it is.
+	refusal string
+}
+
+// topicLoader reads what must be known of a topic, asking the broker node.
+// An error wrapping *prober.BrokerError with UNKNOWN_TOPIC_OR_PARTITION means
+// that there is none.
+type topicLoader func(ctx context.Context, node int32, name string) (fencedTopic, error)
+
+// topicBook remembers topics, loading each at most once at a time. Safe for
+// concurrent use.
+type topicBook struct {
+	load topicLoader
+
+	mu     sync.Mutex
+	topics map[string]*topicEntry
+	names  map[[16]byte]string
+}
+
+type topicEntry struct {
+	loaded chan struct{} // closed by the loader when topic and err are set
+	at     time.Time
+	topic  fencedTopic
+	err    error
+}
+
+func newTopicBook(load topicLoader) *topicBook {
+	return &topicBook{load: load, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
+}
+
+// peek gives what is known of a topic, if that is so without loading.
+func (b *topicBook) peek(name string) (fencedTopic, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.topics[name]
+	if !ok || !e.done() || e.err != nil || time.Since(e.at) > topicAge {
+		return fencedTopic{}, false
+	}
+	return e.topic, true
+}
+
+// get gives what is known of a topic, loading it if need be.
+func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTopic, error) {
+	b.mu.Lock()
+	e, ok := b.topics[name]
+	mine := !ok || e.done() && (e.err != nil || time.Since(e.at) > topicAge)
+	if mine {
+		if len(b.topics) >= topicMemory {
+			clear(b.topics)
+		}
+		e = &topicEntry{loaded: make(chan struct{})}
+		b.topics[name] = e
+	}
+	b.mu.Unlock()
+	if mine {
+		e.topic, e.err = b.load(ctx, node, name)
+		e.at = time.Now()
+		close(e.loaded)
+		return e.topic, e.err
+	}
+	select {
+	case <-e.loaded:
+		return e.topic, e.err
+	case <-ctx.Done():
+		return fencedTopic{}, context.Cause(ctx)
+	}
+}
+
+func (e *topicEntry) done() bool {
+	select {
+	case <-e.loaded:
+		return true
+	default:
+		return false
+	}
+}
+
+// forget drops what is known of a topic.
+func (b *topicBook) forget(name string) {
+	b.mu.Lock()
+	delete(b.topics, name)
+	b.mu.Unlock()
+}
+
+// name finds the name of the topic with an id, by resolve if it is not known.
+func (b *topicBook) name(id [16]byte, resolve func() (string, error)) (string, error) {
+	b.mu.Lock()
+	name, ok := b.names[id]
+	b.mu.Unlock()
+	if ok {
+		return name, nil
+	}
+	name, err := resolve()
+	if err != nil {
+		return "", err
+	}
+	b.mu.Lock()
+	if len(b.names) >= topicMemory {
+		clear(b.names)
+	}
+	b.names[id] = name
+	b.mu.Unlock()
+	return name, nil
+}
+
+// Names of the configurations that decide whether a topic can be fenced.
+const (
+	configProducerExpiry      = "producer.id.expiration.ms"
+	configTransactionalExpiry = "transactional.id.expiration.ms" // before Kafka 3.4
+	configExpiryCheck         = "producer.id.expiration.check.interval.ms"
+	configConnectionIdle      = "connections.max.idle.ms"
+	configTimestampType       = "message.timestamp.type"
+)
+
+// brokerLimits are the brokers' times that the fence depends on.
+type brokerLimits struct {
+	producerExpiry, connectionIdle, checkInterval time.Duration
+}
+
+// defaultCheckInterval is producer.id.expiration.check.interval.ms where the
+// broker does not name it.
+const defaultCheckInterval = 10 * time.Minute
+
+// loadTopic reads a topic and the limits of the broker that was asked.
+func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fencedTopic, error) {
+	info, err := f.pool.ReadTopic(ctx, node, name)
+	if err != nil {
+		return fencedTopic{}, err
+	}
+	t := fencedTopic{id: info.Topic.ID}
+	if f.kind == EmbeddedKfake {
+		f.learnLimits(brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle})
+		return t, nil
+	}
+	limits, err := f.readLimits(ctx, node)
+	if err == nil {
+		var configs map[string]string
+		configs, err = f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
+		t.appendTime = configs[configTimestampType] == "LogAppendTime"
+	}
+	var refused *prober.BrokerError
+	var unknown *unknownLimitError
+	switch {
+	case errors.As(err, &refused) && refused.Code == kerr.UnknownTopicOrPartition.Code:
+		return fencedTopic{}, err
+	case errors.As(err, &refused), errors.As(err, &unknown):
+		t.refusal = fmt.Sprintf("the brokers' limits cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on cluster and topic, or assert them in its configuration", err)
+	case err != nil:
+		return fencedTopic{}, err
+	default:
+		f.learnLimits(limits)
+		if c := f.core.Load(); !c.Servable() {
+			t.refusal = fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, %s %s, margin %s)",
+				configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.ConnectionIdle+c.Margin,
+				c.ViewMaxAge, configConnectionIdle, c.ConnectionIdle, c.Margin)
+		}
+	}
+	if t.refusal != "" {
+		f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
+			"topic", name, "reason", t.refusal)
+	}
+	return t, nil
+}
+
+// unknownLimitError says that a broker does not tell one of its limits.
+type unknownLimitError struct{ name string }
+
+func (e *unknownLimitError) Error() string { return e.name + " is not told" }
+
+// readLimits reads a broker's limits, as far as the operator has not asserted
+// them.
+func (f *fencing) readLimits(ctx context.Context, node int32) (brokerLimits, error) {
+	l := brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle, checkInterval: defaultCheckInterval}
+	if l.producerExpiry > 0 && l.connectionIdle > 0 {
+		return l, nil
+	}
+	configs, err := f.pool.ReadBrokerConfigs(ctx, node, configProducerExpiry, configTransactionalExpiry, configExpiryCheck, configConnectionIdle)
+	if err != nil {
+		return l, err
+	}
+	if d, ok := millis(configs, configExpiryCheck); ok {
+		l.checkInterval = d
+	}
+	if l.producerExpiry == 0 {
+		d, ok := millis(configs, configProducerExpiry)
+		if !ok {
+			d, ok = millis(configs, configTransactionalExpiry)
+		}
+		if !ok {
+			return l, &unknownLimitError{configProducerExpiry}
+		}
+		l.producerExpiry = d
+	}
+	if l.connectionIdle == 0 {
+		d, ok := millis(configs, configConnectionIdle)
+		if !ok {
+			return l, &unknownLimitError{configConnectionIdle}
+		}
+		l.connectionIdle = d
+	}
+	return l, nil
+}
+
+// millis reads a configuration in milliseconds. Negative means without limit;
+// as does anything too large for a Duration.
+func millis(configs map[string]string, name string) (time.Duration, bool) {
+	n, err := strconv.ParseInt(configs[name], 10, 64)
+	switch {
+	case err != nil:
+		return 0, false
+	case n < 0 || n > maxMillis:
+		return time.Duration(maxMillis) * time.Millisecond, true
+	}
+	return time.Duration(n) * time.Millisecond, true
+}
+
+// maxMillis leaves room for sums of several such durations.
+const maxMillis = int64(math.MaxInt64 / time.Millisecond / 8)

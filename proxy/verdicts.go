@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// messageTransactional: an abort marker alone would move the offset on.
+const messageTransactional = "the topic is fenced: transactional writes to it are not possible"
+
+// verdictCode is how a client is told of a verdict: the Kafka error code and
+// the message, which clients may parse, so that its words are part of the
+// contract (docs/semantics.md). OFFSET_OUT_OF_RANGE is not retried by any
+// client and never made by a broker's append path; UNKNOWN_SERVER_ERROR is not
+// retried either, and NOT_LEADER_OR_FOLLOWER by all.
+func verdictCode(v fence.Verdict, expected ps.Offset) (int16, string) {
+	switch v.Kind {
+	case fence.Won:
+		return 0, ""
+	case fence.Taken:
+		m := fmt.Sprintf("expected-offset taken: expected=%d next=%d", expected, v.Next)
+		if v.LogStart != ps.NoOffset {
+			m += fmt.Sprintf(" log_start=%d", v.LogStart)
+		}
+		return kerr.OffsetOutOfRange.Code, m
+	case fence.NotReached:
+		return kerr.OffsetOutOfRange.Code, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, v.Next)
+	case fence.Violation:
+		return kerr.UnknownServerError.Code, fmt.Sprintf("appended at %d, expected %d: another writer bypasses the proxy", v.Offset, expected)
+	case fence.BrokerError:
+		return v.Code, ""
+	case fence.Retry:
+		return kerr.NotLeaderForPartition.Code, "not appended, send again: " + v.Reason.String()
+	case fence.Failed:
+		return kerr.PolicyViolation.Code, "the proxy may not read what it needs to fence this topic: its principal needs DESCRIBE and READ on it"
+	}
+	return kerr.UnknownServerError.Code, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, v.Next, expected)
+}
+
+// observe counts a verdict, and logs it: refusals for who looks closely,
+// violations for who must act.
+func (f *fencing) observe(e *entry, v fence.Verdict) {
+	f.metrics.outcome(v)
+	key := e.lane.key
+	if v.Kind == fence.Violation {
+		f.logger.Error("batch was appended at another offset than promised: check that only proxies with the same rules and fence id write this topic",
+			"topic", key.Topic, "partition", key.Partition, "offset", int64(v.Offset), "expected", int64(e.ticket.Expected))
+		return
+	}
+	if v.Kind != fence.Won && f.logger.Enabled(f.ctx, debugLevel) {
+		f.logger.Debug("batch not appended",
+			"topic", key.Topic, "partition", key.Partition, "expected", int64(e.ticket.Expected), "verdict", v.String())
+	}
+}
