@@ -24,16 +24,17 @@ type versionRange struct {
 // DescribeQuorum v2 (KIP-853) added addresses. SaslHandshake v0 is followed
 // by bare tokens that cannot be told from requests.
 var apiLimits = map[int16]versionRange{
-	int16(kmsg.Produce):          {max: 13, keepMin: true},
-	int16(kmsg.Fetch):            {max: 15},
-	int16(kmsg.Metadata):         {max: (*kmsg.MetadataResponse)(nil).MaxVersion()},
-	int16(kmsg.FindCoordinator):  {max: (*kmsg.FindCoordinatorResponse)(nil).MaxVersion()},
-	int16(kmsg.SASLHandshake):    {min: 1, max: (*kmsg.SASLHandshakeResponse)(nil).MaxVersion()},
-	int16(kmsg.ApiVersions):      {max: (*kmsg.ApiVersionsResponse)(nil).MaxVersion()},
-	int16(kmsg.DescribeQuorum):   {max: 1},
-	int16(kmsg.DescribeCluster):  {max: (*kmsg.DescribeClusterResponse)(nil).MaxVersion()},
-	int16(kmsg.ShareFetch):       {max: (*kmsg.ShareFetchResponse)(nil).MaxVersion()},
-	int16(kmsg.ShareAcknowledge): {max: (*kmsg.ShareAcknowledgeResponse)(nil).MaxVersion()},
+	int16(kmsg.Produce):            {max: 13, keepMin: true},
+	int16(kmsg.Fetch):              {max: 15},
+	int16(kmsg.Metadata):           {max: (*kmsg.MetadataResponse)(nil).MaxVersion()},
+	int16(kmsg.FindCoordinator):    {max: (*kmsg.FindCoordinatorResponse)(nil).MaxVersion()},
+	int16(kmsg.SASLHandshake):      {min: 1, max: (*kmsg.SASLHandshakeResponse)(nil).MaxVersion()},
+	int16(kmsg.ApiVersions):        {max: (*kmsg.ApiVersionsResponse)(nil).MaxVersion()},
+	int16(kmsg.DescribeQuorum):     {max: 1},
+	int16(kmsg.DescribeCluster):    {max: (*kmsg.DescribeClusterResponse)(nil).MaxVersion()},
+	int16(kmsg.AddPartitionsToTxn): {max: (*kmsg.AddPartitionsToTxnRequest)(nil).MaxVersion()},
+	int16(kmsg.ShareFetch):         {max: (*kmsg.ShareFetchResponse)(nil).MaxVersion()},
+	int16(kmsg.ShareAcknowledge):   {max: (*kmsg.ShareAcknowledgeResponse)(nil).MaxVersion()},
 }
 
 // checkVersion refuses requests that the client was told not to make.

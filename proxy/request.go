@@ -21,6 +21,11 @@ func (c *conn) handle() error {
 	if h.APIKey == int16(kmsg.Produce) {
 		return c.handleProduce(h)
 	}
+	if h.APIKey == int16(kmsg.AddPartitionsToTxn) && c.p.fencing != nil {
+		if handled, err := c.p.fencing.addPartitions(c, h, c.frame); handled || err != nil {
+			return err
+		}
+	}
 	return c.forward(h)
 }
 
