@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A bomb is a small batch that unpacks to one record with a huge value of
+// zeros. The streams are put together by hand from a repeated piece, since
+// compressing a gigabyte takes longer than the rest of the tests.
+const (
+	bombSize  = 1 << 30
+	bombPiece = 1 << 20 // size of a repeated piece, unpacked
+)
+
+// bombRecord is what stands before the zeros, and after them a zero for "no
+// headers".
+func bombRecord(size int) []byte {
+	record := []byte{0, 0, 0, 1} // attributes, deltas, null key
+	record = binary.AppendVarint(record, int64(size-1))
+	return append(binary.AppendVarint(nil, int64(len(record)+size)), record...)
+}
+
+// gzipBomb is one gzip member, whose deflate stream repeats a flushed piece.
+func gzipBomb(size int) []byte {
+	record := bombRecord(size)
+	var packed bytes.Buffer
+	packed.Write([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}) // RFC 1952, no fields
+	packed.Write(deflated(record, false))
+	zeros := make([]byte, bombPiece)
+	piece := deflated(zeros, false)
+	sum := crc32.ChecksumIEEE(record)
+	for range size / bombPiece {
+		packed.Write(piece)
+		sum = crc32.Update(sum, crc32.IEEETable, zeros)
+	}
+	packed.Write(deflated(nil, true))
+	trailer := binary.LittleEndian.AppendUint32(nil, sum)
+	packed.Write(binary.LittleEndian.AppendUint32(trailer, uint32(len(record)+size)))
+	return packed.Bytes()
+}
+
+// deflated gives a part of a stream that ends on a byte, so that parts can be
+// strung together.
+func deflated(data []byte, last bool) []byte {
+	var packed bytes.Buffer
+	writer, _ := flate.NewWriter(&packed, flate.BestSpeed) // fails for a bad level only
+	_, _ = writer.Write(data)
+	if last {
+		_ = writer.Close()
+	} else {
+		_ = writer.Flush()
+	}
+	return packed.Bytes()
+}
+
+// zstdBomb is one frame of blocks that say "repeat this byte" (RFC 8878, 3.1.1).
+func zstdBomb(size int) []byte {
+	const (
+		blockSize       = 128 << 10
+		raw, repeat     = 0 << 1, 1 << 1
+		lastBlock       = 1
+		twoMiBWindow    = 11 << 3
+		noContentSizeIn = 0
+	)
+	header := func(kind, size uint32) []byte {
+		return binary.LittleEndian.AppendUint32(nil, size<<3|kind)[:3]
+	}
+	record := bombRecord(size)
+	packed := []byte{0x28, 0xb5, 0x2f, 0xfd, noContentSizeIn, twoMiBWindow}
+	packed = append(append(packed, header(raw, uint32(len(record)))...), record...)
+	for range size / blockSize {
+		packed = append(append(packed, header(repeat, blockSize)...), 0)
+	}
+	return append(packed, header(raw|lastBlock, 0)...)
+}
+
+// TestBombsUnpackToARecord makes sure that bombs are refused for their size,
+// not for being broken.
+func TestBombsUnpackToARecord(t *testing.T) {
+	const size = 4 << 20
+	want := append(bombRecord(size), make([]byte, size)...)
+	unzip, err := gzip.NewReader(bytes.NewReader(gzipBomb(size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(unzip); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("gzip: got %d bytes, %v; want the record in %d", len(got), err, len(want))
+	}
+	unzstd, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unzstd.Close()
+	if got, err := unzstd.DecodeAll(zstdBomb(size), nil); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("zstd: got %d bytes, %v; want the record in %d", len(got), err, len(want))
+	}
+}
