@@ -350,7 +350,9 @@ func TestInspectAllocatesNothing(t *testing.T) {
 		if raceEnabled && (codec == CodecGzip || codec == CodecZstd) {
 			continue // the race detector makes sync.Pool forget at random
 		}
-		batch := buildBatch(t, codec, recordsExpecting(values...))
+		records := recordsExpecting(values...)
+		records[0].Headers = append(records[0].Headers, header(strings.Repeat("long name ", 10), nil))
+		batch := buildBatch(t, codec, records)
 		h, err := ParseBatch(batch)
 		if err != nil {
 			t.Fatal(err)

@@ -111,11 +111,11 @@ func (rr *recordReader) headers(b []byte, at int, r *record) (end int, canonical
 			return -1, false
 		}
 		canonical = canonical && keyCanonical && valueCanonical
-		switch string(key) {
-		case rr.names.ExpectedOffset:
+		// Not a switch on string(key): that one copies the key.
+		if string(key) == rr.names.ExpectedOffset {
 			r.expectedCount++
 			r.expected = value
-		case rr.names.AppendID:
+		} else if string(key) == rr.names.AppendID {
 			r.appendIDCount++
 			r.appendID = value
 		}
