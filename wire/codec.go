@@ -37,10 +37,10 @@ const zstdRoom = zstdMaxBlock + 64
 // Decompress decompresses src into dst, whose content is overwritten and
 // whose capacity is used, and returns the result: dst's memory or, where that
 // did not suffice, new memory. dst must not overlap src. The result is never
-// larger than max bytes: past it Decompress stops with ErrTooLarge, and what
-// it allocates meanwhile stays within a small multiple of max, whatever sizes
-// src declares. All other errors wrap ErrCorrupt. With an error, the slice
-// returned is empty but good for reuse.
+// longer than max bytes: past it Decompress stops with ErrTooLarge, and what
+// it allocates meanwhile stays within a small multiple of max plus a block of
+// 128 KiB, whatever sizes src declares. All other errors wrap ErrCorrupt.
+// With an error, the slice returned is empty but good for reuse.
 //
 // Checksums inside lz4 frames are not verified: the batch's own covers the
 // bytes. Safe for concurrent use.
