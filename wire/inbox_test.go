@@ -1,0 +1,239 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"testing/iotest"
+)
+
+// scriptedReader gives these chunks, one a read, then the error.
+type scriptedReader struct {
+	chunks [][]byte
+	err    error
+	widths []int // room offered by each read
+}
+
+func (r *scriptedReader) Read(p []byte) (int, error) {
+	r.widths = append(r.widths, len(p))
+	if len(r.chunks) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.chunks[0])
+	if r.chunks[0] = r.chunks[0][n:]; len(r.chunks[0]) == 0 {
+		r.chunks = r.chunks[1:]
+	}
+	return n, nil
+}
+
+func TestInboxFillTakesWhatIsAvailable(t *testing.T) {
+	r := &scriptedReader{chunks: [][]byte{[]byte("abcdef"), []byte("gh")}, err: io.EOF}
+	in := NewInbox(r, 512, 1<<10)
+	if err := in.Fill(2); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(in.Bytes()), "abcdef"; got != want {
+		t.Errorf("after one read: got %q, want %q", got, want)
+	}
+	in.Advance(5)
+	if err := in.Fill(3); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(in.Bytes()), "fgh"; got != want {
+		t.Errorf("after the second read: got %q, want %q", got, want)
+	}
+	if got := len(r.widths); got != 2 {
+		t.Errorf("got %d reads, want 2", got)
+	}
+}
+
+func TestInboxErrors(t *testing.T) {
+	broken := errors.New("broken")
+	tests := []struct {
+		name   string
+		reader io.Reader
+		fill   int
+		want   error
+		left   string
+	}{
+		{"end of stream", &scriptedReader{err: io.EOF}, 1, io.EOF, ""},
+		{"end within a frame", &scriptedReader{chunks: [][]byte{[]byte("ab")}, err: io.EOF}, 3, io.ErrUnexpectedEOF, "ab"},
+		{"reader's error", &scriptedReader{chunks: [][]byte{[]byte("ab")}, err: broken}, 3, broken, "ab"},
+		{"above the bound", &scriptedReader{chunks: [][]byte{[]byte("ab")}}, 1025, ErrTooLarge, ""},
+		{"no progress", &scriptedReader{}, 1, io.ErrNoProgress, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			in := NewInbox(test.reader, 512, 1024)
+			if got := in.Fill(test.fill); !errors.Is(got, test.want) {
+				t.Errorf("error: got %v, want %v", got, test.want)
+			}
+			if got := string(in.Bytes()); got != test.left {
+				t.Errorf("left: got %q, want %q", got, test.left)
+			}
+		})
+	}
+}
+
+func TestInboxGoesOnAfterADeadline(t *testing.T) {
+	r := &scriptedReader{chunks: [][]byte{[]byte("ab")}, err: os.ErrDeadlineExceeded}
+	in := NewInbox(r, 512, 1024)
+	if got := in.Fill(4); !errors.Is(got, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v", got)
+	}
+	r.chunks = [][]byte{[]byte("cd")}
+	if err := in.Fill(4); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(in.Bytes()), "abcd"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestInboxGrowsOnlyAsBytesArrive(t *testing.T) {
+	const announced = 64 << 20
+	r := &scriptedReader{chunks: [][]byte{make([]byte, 100)}, err: io.EOF}
+	in := NewInbox(r, 512, announced)
+	if got := in.Fill(announced); !errors.Is(got, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v", got)
+	}
+	if got := len(in.buf); got > 512 {
+		t.Errorf("100 bytes of %d took a buffer of %d", announced, got)
+	}
+	r.chunks = [][]byte{make([]byte, 412), make([]byte, 100)}
+	_ = in.Fill(announced)
+	if got := len(in.buf); got > 512*growthFactor {
+		t.Errorf("612 bytes of %d took a buffer of %d", announced, got)
+	}
+}
+
+func TestInboxShrinksAfterALargeFrame(t *testing.T) {
+	const large = 4 << 20
+	r := &scriptedReader{chunks: [][]byte{make([]byte, large)}}
+	in := NewInbox(r, 512, large)
+	if err := in.Fill(large); err != nil {
+		t.Fatal(err)
+	}
+	in.Advance(large)
+	if got := len(in.buf); got > keepBytes {
+		t.Errorf("an empty inbox keeps %d bytes, want at most %d", got, keepBytes)
+	}
+	for range 4 * quietRounds {
+		r.chunks = append(r.chunks, []byte("small"))
+		if err := in.Fill(5); err != nil {
+			t.Fatal(err)
+		}
+		in.Advance(5)
+	}
+	if got := len(in.buf); got > 512 {
+		t.Errorf("after small frames it keeps %d bytes, want 512", got)
+	}
+}
+
+func TestInboxWidensForABusyStream(t *testing.T) {
+	r := &scriptedReader{chunks: [][]byte{make([]byte, 4<<20)}}
+	in := NewInbox(r, 512, 1<<20)
+	for range 20 {
+		if err := in.Fill(100); err != nil {
+			t.Fatal(err)
+		}
+		in.Advance(len(in.Bytes()))
+	}
+	if got := r.widths[len(r.widths)-1]; got < keepBytes {
+		t.Errorf("reads stay %d bytes wide, want %d", got, keepBytes)
+	}
+}
+
+func TestInboxBytesCannotBeOverwrittenByAppend(t *testing.T) {
+	in := NewInbox(&scriptedReader{chunks: [][]byte{[]byte("abcd")}}, 512, 1024)
+	if err := in.Fill(4); err != nil {
+		t.Fatal(err)
+	}
+	_ = append(in.Bytes(), 'X')
+	if got := in.buf[in.end]; got == 'X' {
+		t.Error("append wrote into the buffer behind the bytes")
+	}
+}
+
+func TestInboxAllocatesNothingInSteadyState(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools drop at random under the race detector")
+	}
+	frame := make([]byte, 1000)
+	r := &repeater{b: frame}
+	in := NewInbox(r, 8<<10, 1<<20)
+	got := testing.AllocsPerRun(1000, func() {
+		if err := in.Fill(len(frame)); err != nil {
+			t.Fatal(err)
+		}
+		in.Advance(len(frame))
+	})
+	if got > 0 {
+		t.Errorf("got %v allocations a frame, want 0", got)
+	}
+}
+
+type repeater struct{ b []byte }
+
+func (r *repeater) Read(p []byte) (int, error) { return copy(p, r.b), nil }
+
+// FuzzInbox drives an Inbox by a script and holds it to the stream that it
+// reads.
+func FuzzInbox(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 200, 201, 17}, uint64(1), uint16(5000))
+	f.Add(bytes.Repeat([]byte{255, 0, 64}, 40), uint64(2), uint16(65535))
+	f.Fuzz(func(t *testing.T, script []byte, seed uint64, size uint16) {
+		const bound = 20_000
+		rng := rand.New(rand.NewPCG(seed, 1))
+		stream := make([]byte, size)
+		for i := range stream {
+			stream[i] = byte(rng.Uint32())
+		}
+		in := NewInbox(&unevenReader{r: iotest.DataErrReader(bytes.NewReader(stream)), rng: rng}, 512, bound)
+		at := 0
+		for len(script) >= 3 {
+			n := int(binary.BigEndian.Uint16(script[1:])) % (bound + 2)
+			switch script[0] % 4 {
+			case 0:
+				n %= len(in.Bytes()) + 1
+				in.Advance(n)
+				at += n
+			case 1:
+				in.Reserve(n)
+			case 2, 3:
+				err := in.Fill(n)
+				switch {
+				case n > bound:
+					if !errors.Is(err, ErrTooLarge) {
+						t.Fatalf("Fill(%d): got %v", n, err)
+					}
+				case err == nil && len(in.Bytes()) < n:
+					t.Fatalf("Fill(%d): %d bytes", n, len(in.Bytes()))
+				case err != nil && len(stream)-at >= n:
+					t.Fatalf("Fill(%d) with %d left: %v", n, len(stream)-at, err)
+				}
+			}
+			if got := in.Bytes(); !bytes.Equal(got, stream[at:at+len(got)]) {
+				t.Fatalf("at %d: the bytes are not those of the stream", at)
+			}
+			script = script[3:]
+		}
+	})
+}
+
+type unevenReader struct {
+	r   io.Reader
+	rng *rand.Rand
+}
+
+func (u *unevenReader) Read(p []byte) (int, error) {
+	width := u.rng.IntN(len(p) + 1)
+	if width == 0 {
+		return 0, nil // allowed of a reader, if pointless
+	}
+	return u.r.Read(p[:width])
+}
