@@ -5,8 +5,11 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"io"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -19,6 +22,66 @@ const (
 	bombSize  = 1 << 30
 	bombPiece = 1 << 20 // size of a repeated piece, unpacked
 )
+
+const (
+	// bombs of each kind are sent in a row, and bombMemory is how much the
+	// proxy may grow by meanwhile: less than one bomb, or than what it unpacks
+	// of all before it gives up.
+	bombs      = 10
+	bombMemory = bombSize / 2
+)
+
+// TestBombsLeaveMemoryFlat runs a program without the race detector, which
+// needs several times the memory.
+func TestBombsLeaveMemoryFlat(t *testing.T) {
+	if direct {
+		t.Skip("tests the proxy's own defences")
+	}
+	const topic = "bombs"
+	p := startProgram(t, buildProgram(t), "--require", topic)
+	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
+	leader := leaderAddress(t, p, topic)
+	before, err := p.memory()
+	if errors.Is(err, errNoMemoryFigures) {
+		t.Skip(err)
+	}
+	for _, bomb := range []struct {
+		codec int16
+		batch []byte
+	}{{1, gzipBomb(bombSize)}, {4, zstdBomb(bombSize)}} {
+		for range bombs {
+			conn, err := dialRaw(leader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := conn.produce(topic, 0, sealBatch(bomb.codec, 1, bomb.batch))
+			if err != nil && !isClosed(err) || err == nil && answer.ErrorCode == 0 {
+				t.Errorf("bomb of codec %d: got code %d, %v; want it refused", bomb.codec, answer.ErrorCode, err)
+			}
+			conn.close()
+		}
+	}
+	after, err := p.memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("resident: %d MiB before, %d MiB after, peak %d MiB", before.now>>20, after.now>>20, after.peak>>20)
+	if grown := after.peak - before.now; grown > bombMemory {
+		t.Errorf("memory grew by %d MiB, more than %d MiB", grown>>20, bombMemory>>20)
+	}
+}
+
+// buildProgram builds it as users do.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "offsetproxy")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/offsetproxy")
+	build.Dir = ".."
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, output)
+	}
+	return path
+}
 
 // bombRecord is what stands before the zeros, and after them a zero for "no
 // headers".

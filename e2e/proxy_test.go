@@ -37,6 +37,12 @@ var directStarts atomic.Int32
 // ended in order: exit status 0, no panic, no data race.
 func startProxy(t *testing.T, flags ...string) *proxyProcess {
 	t.Helper()
+	return startProgram(t, program, flags...)
+}
+
+// startProgram is startProxy with another build of the program.
+func startProgram(t *testing.T, program string, flags ...string) *proxyProcess {
+	t.Helper()
 	if direct {
 		bootstrap := brokers.addresses()[int(directStarts.Add(1))%brokerCount]
 		return &proxyProcess{bootstrap: bootstrap, ports: brokers.ports(), output: &processOutput{}}
