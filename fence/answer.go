@@ -53,7 +53,7 @@ func judge(c *Config, a Answer) meaning {
 			return appended
 		case c.Marking == MarkLogStartOffset && a.LogStart == ps.NoOffset:
 			return notNow
-		case c.Marking == MarkLogAppendTime && a.LogAppendTime != -1:
+		case c.Marking == MarkLogAppendTime && a.LogAppendTime != -1 && c.keeps(guardAppendTime):
 			return ambiguous
 		}
 		return appended

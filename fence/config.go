@@ -37,10 +37,17 @@ type Config struct {
 	// Unsafe forwards batches unstamped when the cached end matches, and
 	// believes every answer. It exists to show what the fence is for.
 	Unsafe bool
+
+	// broken guards; see guard.
+	broken guard
 }
 
 // copyLife is how long after its sending a copy of a batch can still arrive.
 func (c *Config) copyLife() time.Duration { return c.ConnectionIdle + c.Margin }
+
+// givenUpAfter is how long after that a transmission is remembered although
+// the partition cannot be asked whether it is in the log.
+func (c *Config) givenUpAfter() time.Duration { return 16 * c.copyLife() }
 
 // stateUse is how much of a fence state's life a view of it may use up.
 func (c *Config) stateUse() time.Duration { return c.ViewMaxAge + c.ConnectionIdle + c.Margin }

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"math"
+	"slices"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
@@ -29,6 +30,10 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 	oldest := p.inFlight()
 	inside := p.insideQueue(t, oldest != nil)
 	fresh := t.needAfter
+	if oldest != nil && inside && t.Expected == oldest.end() && !p.cfg.keeps(guardOneInFlight) {
+		p.sendOn(now, t, oldest.predicted())
+		return
+	}
 	if oldest != nil && inside {
 		// The queue's wait is an optimisation, not a lock: after a while a
 		// view read from then on may be used although one is in flight.
@@ -40,8 +45,9 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 		fresh = max(fresh, overtake)
 	}
 	v, ok := p.state.View()
-	if !ok || v.Leader != t.Node || v.At < fresh || v.At < t.ConnOpened ||
-		now.Instant.Sub(v.At) >= p.cfg.ViewMaxAge {
+	if !ok || v.Leader != t.Node || v.At < fresh ||
+		v.At < t.ConnOpened && p.cfg.keeps(guardConnAge) ||
+		now.Instant.Sub(v.At) >= p.cfg.ViewMaxAge && p.cfg.keeps(guardViewAge) {
 		p.lookAt(now, t, t.Node)
 		return
 	}
@@ -49,6 +55,10 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 	case t.Expected < v.Next:
 		// In the leader's log and not committed: the high watermark will
 		// reach it, or it goes away.
+		if !p.cfg.keeps(guardUncommitted) {
+			p.identify(now, t, v.Next)
+			return
+		}
 		p.lookAt(now, t, t.Node)
 	case t.Expected > v.Next:
 		p.beyond(now, t, v, inside)
@@ -84,12 +94,12 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	}
 	// Truncation of a first, uncommitted stamped batch would leave the
 	// partition without state while the view lives.
-	if v.HighWatermark < v.Next && !p.state.Witnessed(now.Instant, p.cfg.ViewMaxAge) {
+	if v.HighWatermark < v.Next && !p.state.Witnessed(now.Instant, p.cfg.ViewMaxAge) && p.cfg.keeps(guardWitness) {
 		p.lookAt(now, t, t.Node)
 		return
 	}
 	youngEnough := v.StateTimestamp != -1 && now.Wall.Sub(v.StateTimestamp) < p.cfg.ProducerExpiry-p.cfg.stateUse()
-	if !v.Aligned() && !youngEnough {
+	if !v.Aligned() && !youngEnough && p.cfg.keeps(guardDrift) {
 		p.giveBack(t, StateNearExpiry)
 		return
 	}
@@ -114,13 +124,16 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		}
 	}
 	epoch, sequence := v.Stamp()
+	if !v.HasState && !p.cfg.keeps(guardArming) {
+		sequence = 0
+	}
 	again := false
 	for _, u := range p.state.Unsettled() {
 		if !u.Overlaps(t.Expected, t.Records) {
 			continue
 		}
 		// Stamped as before, the broker appends at most one of the copies.
-		if u.Epoch != epoch || u.SequenceAt(t.Expected) != sequence {
+		if (u.Epoch != epoch || u.SequenceAt(t.Expected) != sequence) && p.cfg.keeps(guardSameSequence) {
 			p.unknown(t)
 			return
 		}
@@ -172,13 +185,30 @@ func (p *Partition) wakeOrExpire(now ps.Now, t *Ticket) {
 // copy can be alive any more: what is in the log by now is there, and nothing
 // will follow.
 func (p *Partition) forgetDead(now ps.Now, t *Ticket) {
-	for {
-		u := p.state.FindUnsettled(t.Expected, t.Records)
-		if u == nil || now.Instant.Sub(u.SentAt) < p.cfg.copyLife() || p.ownedByTicket(u) {
-			return
+	for _, u := range slices.Clone(p.state.Unsettled()) {
+		if u.Overlaps(t.Expected, t.Records) && p.dead(now, u) && !p.ownedByTicket(u) {
+			p.state.Forget(u)
 		}
-		p.state.Forget(u)
 	}
+}
+
+// dead reports whether no copy of the transmission will ever be appended or
+// committed any more, except if it is below the committed end already. That
+// its bytes are gone is not enough: they may lie in a leader's log beyond a
+// high watermark that stands still, or in the log of a follower that leads
+// next. Once the committed end has passed its place, or has been seen after
+// the bytes were gone to be the end of the log before its place, all replicas
+// agree. A partition that cannot be asked any more is given up at last.
+func (p *Partition) dead(now ps.Now, u *ps.Unsettled) bool {
+	gone := u.SentAt.Add(p.cfg.copyLife())
+	if now.Instant < gone {
+		return false
+	}
+	if p.state.LowerBound() > u.Expected || now.Instant >= gone.Add(p.cfg.givenUpAfter()) {
+		return true
+	}
+	v, ok := p.state.View()
+	return ok && v.At >= gone && v.HighWatermark >= v.Next && v.Next <= u.Expected
 }
 
 // inFlight is the transmission that has been upstream for longest.

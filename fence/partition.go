@@ -100,7 +100,7 @@ func (p *Partition) Cancel(now ps.Now, t *Ticket) []Effect {
 // answers, after Abandoned, are ignored.
 func (p *Partition) Answered(now ps.Now, t *Ticket, a Answer) []Effect {
 	p.effects = p.effects[:0]
-	if t.phase != sent {
+	if t.phase != sent && p.cfg.keeps(guardAbandon) {
 		return p.run(now)
 	}
 	switch judge(p.cfg, a) {
@@ -150,17 +150,17 @@ func (p *Partition) NotSent(now ps.Now, t *Ticket) []Effect {
 
 func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 	if p.cfg.Unsafe {
-		p.state.Acknowledged(p.appendOf(t, a.BaseOffset))
+		p.state.Acknowledged(now.Instant, p.appendOf(t, a.BaseOffset))
 		p.decide(t, Verdict{Kind: Won, Offset: a.BaseOffset})
 		return
 	}
 	p.state.Settle(t.Expected, t.Records)
 	if a.BaseOffset != t.Expected {
-		p.state.AppendedElsewhere(a.BaseOffset, len(t.Records), t.sentAt)
+		p.state.AppendedElsewhere(now.Instant, a.BaseOffset, len(t.Records), t.sentAt)
 		p.decide(t, Verdict{Kind: Violation, Offset: a.BaseOffset})
 		return
 	}
-	p.state.Acknowledged(p.appendOf(t, t.Expected))
+	p.state.Acknowledged(now.Instant, p.appendOf(t, t.Expected))
 	took := now.Instant.Sub(t.sentAt)
 	if p.ackTime == 0 {
 		p.ackTime = took
@@ -218,7 +218,7 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 	p.effects = p.effects[:0]
 	p.viewReadEnded(node)
-	if !p.state.ReadView(v) {
+	if !p.state.ReadView(now.Instant, v) {
 		if known, ok := p.state.View(); ok && known.LeaderEpoch > v.LeaderEpoch {
 			// The broker asked is a deposed leader that does not know it yet.
 			for _, t := range p.tickets {
@@ -351,7 +351,7 @@ func (p *Partition) giveBack(t *Ticket, r Reason) {
 // decideUnsent gives v to a ticket of which this proxy knows no transmission
 // whose fate is open, and Unknown to any other.
 func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
-	if p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t) {
+	if p.cfg.keeps(guardWeak) && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t)) {
 		p.unknown(t)
 		return
 	}

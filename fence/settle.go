@@ -89,7 +89,7 @@ func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored,
 // identify decides a batch whose expected offset is below the committed end:
 // refused, if no record stored at any of its offsets is its own.
 func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
-	if p.cfg.Unsafe {
+	if p.cfg.Unsafe || !p.cfg.keeps(guardIdentity) {
 		p.decide(t, Verdict{Kind: Taken, Next: end, LogStart: ps.NoOffset})
 		return
 	}
@@ -162,7 +162,7 @@ func (p *Partition) lookAbandoned(now ps.Now) {
 	for _, u := range p.state.Unsettled() {
 		switch {
 		case p.ownedByTicket(u) || p.readingFor(u.Expected):
-		case now.Instant.Sub(u.SentAt) >= p.cfg.copyLife():
+		case p.dead(now, u):
 			dead = append(dead, u)
 		case now.Instant < u.NextLook:
 			p.wakeAt(u.NextLook)
@@ -273,7 +273,7 @@ func (p *Partition) RecordsRead(now ps.Now, id ReadID, s Stored) []Effect {
 	if r == nil {
 		return p.resume(now)
 	}
-	p.state.SeeCommitted(s.HighWatermark, s.At)
+	p.state.SeeCommitted(now.Instant, s.HighWatermark, s.At)
 	p.learn(r.from, min(r.upTo, s.ReadTo), &s)
 	p.lookForMisplaced(&s)
 	for _, t := range r.tickets {
@@ -304,7 +304,6 @@ func notCovered(now ps.Now, t *Ticket, upTo ps.Offset, s *Stored) bool {
 }
 
 func (p *Partition) waitingRead(now ps.Now, t *Ticket, s *Stored) {
-	end := max(s.HighWatermark, p.state.LowerBound())
 	upTo := min(t.end(), s.HighWatermark)
 	if notCovered(now, t, upTo, s) {
 		return
@@ -313,7 +312,16 @@ func (p *Partition) waitingRead(now ps.Now, t *Ticket, s *Stored) {
 		p.settle(now, t, s)
 		return
 	}
-	p.identified(t, compare(t.Expected, t.Records, upTo, s, 0, 0), end, s.LogStart)
+	p.identified(t, compare(t.Expected, t.Records, upTo, s, 0, 0), p.nextAfter(t, s), s.LogStart)
+}
+
+// nextAfter is the next offset that a refusal after a reading may name: each
+// of the batch's records that expected an offset below it was compared.
+func (p *Partition) nextAfter(t *Ticket, s *Stored) ps.Offset {
+	if t.end() > s.HighWatermark {
+		return s.HighWatermark
+	}
+	return max(s.HighWatermark, p.state.LowerBound())
 }
 
 // typed: the answer carried an append time. On a CreateTime topic that marks
@@ -330,7 +338,7 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 		return
 	}
 	c := compare(t.base, t.Records, upTo, s, t.epoch, t.baseSequence)
-	if !st.AppendTime || c.equal == 0 {
+	if !st.AppendTime && p.cfg.keeps(guardTypeBit) || c.equal == 0 {
 		// A duplicate: this transmission left nothing in the log. What it
 		// leaves open is only what was open before it.
 		if t.again {
@@ -344,7 +352,7 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 	switch {
 	case t.base != t.Expected && c.equal == len(t.Records):
 		p.state.Settle(t.Expected, t.Records)
-		p.state.AppendedElsewhere(t.base, len(t.Records), t.sentAt)
+		p.state.AppendedElsewhere(now.Instant, t.base, len(t.Records), t.sentAt)
 		p.decide(t, Verdict{Kind: Violation, Offset: t.base})
 	case t.base == t.Expected && c.equal == len(t.Records) && c.allAppendIDs:
 		p.state.Settle(t.Expected, t.Records)
@@ -367,17 +375,16 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
 	case c.equal > 0:
 		// Mine, or an equal record of another writer: the log cannot tell.
-		p.state.Settle(t.Expected, t.Records)
+		// What lies beyond the committed end stays open.
+		p.state.Settle(t.Expected, t.Records[:upTo-t.Expected])
 		p.unknown(t)
 	case c.missing > 0:
 		p.unknown(t)
 	case p.usedUp(t, s):
 		p.state.Settle(t.Expected, t.Records)
-		p.decide(t, Verdict{Kind: Taken, Next: max(s.HighWatermark, p.state.LowerBound()), LogStart: ps.NoOffset})
+		p.decide(t, Verdict{Kind: Taken, Next: p.nextAfter(t, s), LogStart: ps.NoOffset})
 	default:
-		if !c.byFence {
-			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Ticket: t, Alarm: Bypassed, Offset: t.Expected})
-		}
+		p.lookForBypass(t, s)
 		p.unknown(t)
 	}
 }
@@ -407,24 +414,52 @@ func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
 		if u.Expected != r.from || p.ownedByTicket(u) || s.ReadTo < min(u.End(), s.HighWatermark) {
 			continue
 		}
-		c := compare(u.Expected, u.Records, min(u.End(), s.HighWatermark), s, 0, 0)
-		if c.equal > 0 || c.missing == 0 && lost(u, s) {
+		upTo := min(u.End(), s.HighWatermark)
+		switch c := compare(u.Expected, u.Records, upTo, s, 0, 0); {
+		case c.equal > 0:
+			p.state.Settle(u.Expected, u.Records[:upTo-u.Expected])
+		case c.missing == 0 && lost(u, s):
 			p.state.Settle(u.Expected, u.Records)
-		} else if c.other > 0 && !c.byFence {
-			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Bypassed, Offset: u.Expected})
+		default:
+			p.raiseBypassed(u, s)
+		}
+	}
+}
+
+// lookForBypass raises an alarm for each open transmission of the ticket's
+// records in whose place another producer's record lies.
+func (p *Partition) lookForBypass(t *Ticket, s *Stored) {
+	for _, u := range p.state.Unsettled() {
+		if u.Overlaps(t.Expected, t.Records) {
+			p.raiseBypassed(u, s)
+		}
+	}
+}
+
+// raiseBypassed raises an alarm, once, if another producer wrote where the
+// transmission was sent: the log ended there then. What lies before it may be
+// older than the rule.
+func (p *Partition) raiseBypassed(u *ps.Unsettled, s *Stored) {
+	if u.Alarmed {
+		return
+	}
+	for _, st := range s.Records {
+		if !st.ByFence && u.Expected <= st.Offset && st.Offset < u.End() {
+			u.Alarmed = true
+			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Bypassed, Offset: st.Offset})
+			return
 		}
 	}
 }
 
 // lookForMisplaced raises an alarm for records of unknown fate that lie at
-// another offset than the one they were promised.
+// another offset than the one they were promised, once for each transmission.
 func (p *Partition) lookForMisplaced(s *Stored) {
 	for _, u := range p.state.Unsettled() {
-		for i, r := range u.Records {
-			for _, st := range s.Records {
-				if !st.Control && st.Record == r && st.Offset != u.Expected+ps.Offset(i) {
-					p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Misplaced, Offset: st.Offset})
-				}
+		for _, st := range s.Records {
+			if !u.Alarmed && !st.Control && u.Misplaces(st.Record, st.Offset) {
+				u.Alarmed = true
+				p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Alarm: Misplaced, Offset: st.Offset})
 			}
 		}
 	}

@@ -90,6 +90,13 @@ type Ticket struct {
 	refused  bool
 }
 
+// predicted is the view that an acknowledgement would bring.
+func (t *Ticket) predicted() ps.View {
+	v := t.used
+	v.Next, v.HasState, v.Epoch, v.Sequence = t.end(), true, t.epoch, t.baseSequence.Plus(len(t.Records))
+	return v
+}
+
 // Sent reports whether a transmission of the ticket is upstream. Only the
 // partition's caller may ask.
 func (t *Ticket) Sent() bool { return t.phase == sent }

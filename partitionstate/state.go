@@ -18,6 +18,8 @@ type State struct {
 	committed   Offset
 	committedAt Instant
 	hasEnd      bool
+	// learntAt is when this proxy heard of it.
+	learntAt Instant
 
 	// witnessedAt is when committed fence state was last seen.
 	witnessedAt Instant
@@ -55,22 +57,23 @@ func (s *State) Witnessed(now Instant, maxAge time.Duration) bool {
 	return s.witnessed && now.Sub(s.witnessedAt) < maxAge
 }
 
-// ReadView takes in a view that was read from a broker. False means that it
-// is stale and changed nothing of the view: an older leader epoch, or within
-// the epoch a smaller log end than is known already. Its high watermark
-// counts in either case.
-func (s *State) ReadView(v View) bool {
+// ReadView takes in a view that was read from a broker and arrived now. False
+// means that it is stale and changed nothing of the view: an older leader
+// epoch, or a smaller log end than is known already. Its high watermark counts
+// in either case; it was read after the log end and may lie behind it.
+func (s *State) ReadView(now Instant, v View) bool {
+	short := s.hasEnd && v.Next < s.committed && v.At > s.learntAt
 	if v.HighWatermark != NoOffset {
-		s.SeeCommitted(v.HighWatermark, v.At)
+		s.SeeCommitted(now, v.HighWatermark, v.At)
 	}
 	if s.epochKnown && v.LeaderEpoch < s.newestEpoch {
 		return false
 	}
+	if short && s.epochKnown && v.LeaderEpoch > s.newestEpoch {
+		s.truncated(now, v)
+	}
 	if s.hasEnd && v.Next < s.committed {
-		if v.LeaderEpoch == s.newestEpoch {
-			return false
-		}
-		s.truncated(v)
+		return false
 	}
 	s.newestEpoch, s.epochKnown = v.LeaderEpoch, true
 	s.witness(v)
@@ -83,30 +86,36 @@ func (s *State) ReadView(v View) bool {
 	return true
 }
 
-// truncated: a new leader's log ends before an offset that was committed. Only
-// an unclean election does that. No promise holds across one (see
+// truncated: a new leader's log ended before an offset of which it was known
+// already that it is committed. Only an unclean election does that. No promise holds across one (see
 // ARCHITECTURE.md), but what follows must go on from what is there now.
-func (s *State) truncated(v View) {
+func (s *State) truncated(now Instant, v View) {
 	s.committed, s.hasEnd = 0, false
 	s.witnessed, s.hasTentative = false, false
 	s.recent = recent{}
 	if v.HighWatermark != NoOffset {
-		s.SeeCommitted(v.HighWatermark, v.At)
+		s.SeeCommitted(now, v.HighWatermark, v.At)
 	}
 }
 
 func (s *State) witness(v View) {
+	if !v.HasState {
+		// Whatever was seen before is gone.
+		s.hasTentative = false
+		s.witnessed = s.witnessed && s.witnessedAt >= v.At
+		return
+	}
 	if v.HighWatermark == NoOffset {
 		return
 	}
-	if v.HasState && v.HighWatermark >= v.Next ||
+	if v.HighWatermark >= v.Next ||
 		s.hasTentative && s.tentativeEpoch == v.LeaderEpoch && v.HighWatermark >= s.tentative {
 		s.sawState(v.At)
 		s.hasTentative = false
 		return
 	}
-	if v.HasState && !s.hasTentative || s.hasTentative && s.tentativeEpoch != v.LeaderEpoch {
-		s.tentative, s.tentativeEpoch, s.hasTentative = v.Next, v.LeaderEpoch, v.HasState
+	if !s.hasTentative || s.tentativeEpoch != v.LeaderEpoch {
+		s.tentative, s.tentativeEpoch, s.hasTentative = v.Next, v.LeaderEpoch, true
 	}
 }
 
@@ -117,11 +126,14 @@ func (s *State) sawState(at Instant) {
 }
 
 // SeeCommitted notes that the committed end was at least end at some time
-// after at.
-func (s *State) SeeCommitted(end Offset, at Instant) {
+// between at and now. A view that ends before it is of the past.
+func (s *State) SeeCommitted(now Instant, end Offset, at Instant) {
+	if s.hasView && s.view.Next < end {
+		s.DropView()
+	}
 	switch {
 	case !s.hasEnd || end > s.committed:
-		s.committed, s.hasEnd = end, true
+		s.committed, s.hasEnd, s.learntAt = end, true, now
 		if at > s.committedAt {
 			s.committedAt = at
 		}
@@ -145,10 +157,10 @@ type Append struct {
 
 // Acknowledged takes in an append: the log ends behind it, all of it is
 // committed, and the fence's state with it.
-func (s *State) Acknowledged(a Append) {
+func (s *State) Acknowledged(now Instant, a Append) {
 	n := len(a.Records)
 	next := a.At + Offset(n)
-	s.SeeCommitted(next, a.SentAt)
+	s.SeeCommitted(now, next, a.SentAt)
 	s.sawState(a.SentAt)
 	s.recent.add(a.At, a.Records)
 	if s.epochKnown && a.LeaderEpoch < s.newestEpoch {
@@ -168,9 +180,9 @@ func (s *State) Acknowledged(a Append) {
 
 // AppendedElsewhere notes that n records were appended at another offset than
 // the one promised: the view was wrong and the end is known to be further on.
-func (s *State) AppendedElsewhere(at Offset, n int, seen Instant) {
+func (s *State) AppendedElsewhere(now Instant, at Offset, n int, sent Instant) {
 	s.DropView()
-	s.SeeCommitted(at+Offset(n), seen)
+	s.SeeCommitted(now, at+Offset(n), sent)
 }
 
 // DropView forgets the view: something contradicted it.

@@ -5,7 +5,7 @@ package partitionstate
 // the log, or until no copy can be alive any more.
 type Unsettled struct {
 	Expected Offset
-	Records  []Record // at Expected, Expected+1, …; settled ones have Digest and AppendID zeroed
+	Records  []Record // at Expected, Expected+1, …
 	gone     []bool   // settled records
 	left     int
 
@@ -19,6 +19,8 @@ type Unsettled struct {
 	// NextLook and Looks pace the reading of the log for it.
 	NextLook Instant
 	Looks    int
+	// Alarmed: an alarm was raised for it already.
+	Alarmed bool
 }
 
 // End is the offset behind its last record, had it been appended as promised.
@@ -58,6 +60,17 @@ func (u *Unsettled) Overlaps(expected Offset, records []Record) bool {
 	for i, r := range records {
 		j := expected + Offset(i) - u.Expected
 		if j >= 0 && j < Offset(len(u.Records)) && !u.gone[j] && u.Records[j] == r {
+			return true
+		}
+	}
+	return false
+}
+
+// Misplaces reports whether a record found at an offset is one of the
+// transmission's, not settled, that was promised another offset.
+func (u *Unsettled) Misplaces(r Record, at Offset) bool {
+	for i, mine := range u.Records {
+		if !u.gone[i] && mine == r && u.Expected+Offset(i) != at {
 			return true
 		}
 	}

@@ -1,0 +1,26 @@
+package fence
+
+// guard is one of the protections that a promise rests on. Config.broken is
+// zero outside of this package's tests, which take one guard away at a time to
+// show that something goes wrong without it.
+type guard uint16
+
+const (
+	guardAppendTime   guard = 1 << iota // a log_append_time marks a duplicate
+	guardTypeBit                        // the stored batch's own timestamp type is asked
+	guardViewAge                        // no sending on an old view
+	guardConnAge                        // no sending on a view older than the connection
+	guardWitness                        // no sending on an uncommitted end before committed state was seen
+	guardDrift                          // no sending on unaligned state that may expire
+	guardArming                         // all proxies arm with the same sequence
+	guardOneInFlight                    // no sending on a predicted end
+	guardUncommitted                    // no refusal because of what is not committed
+	guardIdentity                       // no refusal before the records were compared
+	guardWeak                           // nothing but unknown while a transmission is
+	guardSameSequence                   // an unknown batch is sent again as before
+	guardAbandon                        // an answer after abandoning is not judged
+	guardEnd
+)
+
+// keeps reports whether the guard is in place.
+func (c *Config) keeps(g guard) bool { return c.broken&g == 0 }

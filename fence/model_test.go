@@ -1,0 +1,83 @@
+package fence
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	modelSteps = flag.Int("model.steps", 0, "random steps of the model check; 0: a default by mode")
+	modelSeed  = flag.Uint64("model.seed", 1, "first seed of the model check")
+)
+
+const modelRun = 400 // steps with faults in one schedule
+
+// runModel runs one schedule; it returns the steps taken, what failed, and the
+// last 60 lines of the schedule.
+func runModel(seed uint64, broken guard) (w *modelWorld, steps int) {
+	w = newModelWorld(seed, broken)
+	return w, w.run()
+}
+
+func (w *modelWorld) run() int {
+	for i := range modelRun {
+		if w.step(); w.failure != "" {
+			return i
+		}
+	}
+	w.settleDown()
+	return modelRun
+}
+
+// explain runs a schedule again and keeps its last lines.
+func explain(seed uint64, broken guard) string {
+	w := newModelWorld(seed, broken)
+	var lines []string
+	start := w.now
+	w.trace = func(format string, args ...any) {
+		if len(lines) >= 60 {
+			lines = lines[1:]
+		}
+		lines = append(lines, fmt.Sprintf("%9.3f ", w.now.Sub(start).Seconds())+fmt.Sprintf(format, args...))
+	}
+	w.run()
+	return strings.Join(lines, "\n") + "\n=> " + w.failure
+}
+
+// TestModel lets the partition machines of several proxies write to a model
+// cluster under random faults and checks every verdict against the log.
+func TestModel(t *testing.T) {
+	steps := *modelSteps
+	if steps == 0 {
+		steps = 1_200_000
+		if raceEnabled || testing.Short() {
+			steps = 150_000
+		}
+	}
+	begun := time.Now()
+	done := 0
+	var kinds [Failed + 1]int
+	for seed := *modelSeed; done < steps; seed++ {
+		w, n := runModel(seed, 0)
+		done += n + 1
+		for k, c := range w.kinds {
+			kinds[k] += c
+		}
+		if w.failure != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, w.failure, explain(seed, 0))
+		}
+	}
+	var all []string
+	for k := Won; k <= Failed; k++ {
+		all = append(all, fmt.Sprintf("%v %d", k, kinds[k]))
+	}
+	t.Logf("%d steps, %.0f a second; verdicts: %s", done, float64(done)/time.Since(begun).Seconds(), strings.Join(all, ", "))
+	for _, k := range []Kind{Won, Taken, NotReached, Unknown, BrokerError, Retry} {
+		if kinds[k] == 0 {
+			t.Errorf("no verdict %v in the whole run", k)
+		}
+	}
+}

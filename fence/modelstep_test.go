@@ -1,0 +1,327 @@
+package fence
+
+import (
+	"time"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// step lets one thing happen.
+func (w *modelWorld) step() {
+	w.pass()
+	p := w.proxies[w.rng.IntN(len(w.proxies))]
+	i := w.rng.IntN(3)
+	switch r := w.rng.IntN(1000); {
+	case r < 120:
+		w.act(w.clients[w.rng.IntN(len(w.clients))])
+	case r < 280:
+		w.brokerReads()
+	case r < 430:
+		w.brokerAnswers()
+	case r < 580:
+		w.viewStep(p)
+	case r < 650:
+		w.recordStep(p)
+	case r < 840:
+		w.cluster.replicate(i, 1+w.rng.IntN(4), w.clock(), w.cfg.ProducerExpiry)
+	case r < 890:
+		w.tick(p, w.calm || w.rng.IntN(4) > 0)
+	case r < 945:
+		w.cluster.learn(i)
+		w.afterLearning(i)
+	case r < 950:
+		w.cluster.replicas[i].expire(w.clock(), w.cfg.ProducerExpiry)
+	case r < 960:
+		w.idle(p)
+	case w.calm || w.rng.IntN(4) > w.trouble:
+	default:
+		w.fault(p, i, r-960)
+	}
+}
+
+func (w *modelWorld) fault(p *modelProxy, i, kind int) {
+	switch {
+	case kind < 8:
+		w.trace("elect %d", i)
+		w.cluster.elect(i)
+	case kind < 10:
+		w.trace("crash %d", i)
+		w.cluster.crash(i, w.rng.IntN(3))
+		for _, conn := range w.conns {
+			if conn.node == i {
+				conn.dead, conn.requests, conn.working, conn.answers = true, nil, nil, nil
+			}
+		}
+	case kind < 14:
+		w.trace("out of sync %d", i)
+		w.cluster.shrink(i)
+	case kind < 28:
+		if len(w.conns) > 0 {
+			conn := w.conns[w.rng.IntN(len(w.conns))]
+			if conn.proxy.frozen <= w.now {
+				w.trace("cut p%d to %d", conn.proxy.id, conn.node)
+				w.cut(conn)
+			}
+		}
+	case kind < 31:
+		w.trace("freeze p%d", p.id)
+		p.frozen = w.now.Add(time.Duration(w.rng.Int64N(int64(4 * time.Second))))
+	case kind < 37:
+		if len(p.tickets) > 0 && p.frozen <= w.now {
+			t := p.tickets[w.rng.IntN(len(p.tickets))]
+			if t.gone {
+				return
+			}
+			w.trace("client of %v leaves", t)
+			w.leave(t)
+			t.client.again = 1 + w.rng.IntN(2)
+		}
+	}
+}
+
+// pass lets time pass, mostly little.
+func (w *modelWorld) pass() {
+	var d time.Duration
+	switch r := w.rng.IntN(2000); {
+	case r < 1950:
+		d = time.Duration(w.rng.Int64N(int64(2 * time.Millisecond)))
+	case r < 1990 || w.calm:
+		d = time.Duration(w.rng.Int64N(int64(60 * time.Millisecond)))
+	case r < 1998:
+		d = time.Duration(w.rng.Int64N(int64(3 * time.Second)))
+	default:
+		d = time.Duration(w.rng.Int64N(int64(16 * time.Second)))
+	}
+	w.now = w.now.Add(d)
+	if d > 3*time.Second {
+		// The brokers do not stand still for so long.
+		for i := range w.cluster.replicas {
+			w.cluster.learn(i)
+			w.afterLearning(i)
+		}
+		for range 3 {
+			for i := range w.cluster.replicas {
+				w.cluster.replicate(i, 100, w.clock(), w.cfg.ProducerExpiry)
+			}
+		}
+	}
+}
+
+func (w *modelWorld) tick(p *modelProxy, due bool) {
+	if p.frozen > w.now {
+		return
+	}
+	if at, ok := p.part.Wake(); due && (!ok || at > w.now) {
+		return
+	}
+	w.trace("tick p%d", p.id)
+	w.apply(p, p.part.Tick(w.clock()))
+}
+
+// idle puts the state of a partition away and takes it up again.
+func (w *modelWorld) idle(p *modelProxy) {
+	if p.part.Busy() {
+		return
+	}
+	if len(p.tickets) > 0 {
+		w.fail("p%d is not busy with %d batches", p.id, len(p.tickets))
+	}
+	p.state.Idle()
+	p.part = New(w.cfg, p.state)
+}
+
+// brokerReads lets a broker take the next request off a connection.
+func (w *modelWorld) brokerReads() {
+	var conn *modelConn
+	for range 4 {
+		if len(w.conns) == 0 {
+			return
+		}
+		i := w.rng.IntN(len(w.conns))
+		conn = w.conns[i]
+		if conn.working == nil && len(conn.requests) > 0 {
+			break
+		}
+		if conn.cut && len(conn.requests) == 0 {
+			w.conns[i] = w.conns[len(w.conns)-1]
+			w.conns = w.conns[:len(w.conns)-1]
+		}
+		conn = nil
+	}
+	if conn == nil {
+		return
+	}
+	tx := conn.requests[0]
+	if conn.dead || w.now.Sub(tx.sentAt) > w.cfg.ConnectionIdle {
+		conn.dead, conn.requests = true, nil
+		return
+	}
+	if conn.cut && !w.calm && w.rng.IntN(3) > 0 {
+		return // held on its way
+	}
+	conn.requests = conn.requests[1:]
+	code := w.cluster.produce(conn.node, tx, w.clock())
+	w.trace("broker %d takes %v: code %d base %d", conn.node, tx.ticket, code, tx.base)
+	if code != 0 {
+		conn.answers = append(conn.answers, modelAnswerTo{tx, Answer{Code: code, BaseOffset: ps.NoOffset, LogAppendTime: -1}})
+		return
+	}
+	tx.workedAt = w.now
+	conn.working = tx
+}
+
+// brokerAnswers lets a broker answer what it has committed, and delivers an
+// answer to its proxy.
+func (w *modelWorld) brokerAnswers() {
+	for range 4 {
+		if len(w.conns) == 0 {
+			return
+		}
+		conn := w.conns[w.rng.IntN(len(w.conns))]
+		if tx := conn.working; tx != nil {
+			r := &w.cluster.replicas[conn.node]
+			a := Answer{BaseOffset: ps.Offset(tx.base), LogAppendTime: tx.duplicateAt}
+			switch {
+			case !r.leads:
+				a.Code = 6
+			case r.hw >= tx.end:
+			case w.now.Sub(tx.workedAt) > modelBrokerMax:
+				a.Code = 7
+			default:
+				continue
+			}
+			conn.working = nil
+			conn.answers = append(conn.answers, modelAnswerTo{tx, a})
+			return
+		}
+		if len(conn.answers) > 0 && conn.proxy.frozen <= w.now && !conn.cut {
+			a := conn.answers[0]
+			conn.answers = conn.answers[1:]
+			w.trace("answer for %v: %+v", a.tx.ticket, a.answer)
+			w.apply(conn.proxy, conn.proxy.part.Answered(w.clock(), &a.tx.ticket.Ticket, a.answer))
+			return
+		}
+	}
+}
+
+// afterLearning: a deposed leader gives up what it has in work.
+func (w *modelWorld) afterLearning(i int) {
+	if w.cluster.replicas[i].leads {
+		return
+	}
+	for _, conn := range w.conns {
+		if tx := conn.working; tx != nil && conn.node == i {
+			conn.working = nil
+			conn.answers = append(conn.answers, modelAnswerTo{tx, Answer{Code: 6, BaseOffset: ps.Offset(tx.base), LogAppendTime: -1}})
+		}
+	}
+}
+
+func (w *modelWorld) viewStep(p *modelProxy) {
+	if len(p.views) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(p.views))
+	r := p.views[i]
+	switch {
+	case r.step == 0:
+		r.step = 1
+		r.view, r.ok = w.cluster.view(r.node, r.at)
+	case r.step == 1:
+		r.step = 2
+		if r.ok && w.cluster.replicas[r.node].leads && w.cluster.replicas[r.node].epoch == int(r.view.LeaderEpoch) {
+			r.view.HighWatermark = w.cluster.highWatermark(r.node)
+		} else {
+			r.ok = false
+		}
+	case p.frozen <= w.now:
+		p.views[i] = p.views[len(p.views)-1]
+		p.views = p.views[:len(p.views)-1]
+		switch lost := !w.calm && w.rng.IntN(30) == 0; {
+		case r.ok && !lost:
+			w.trace("p%d reads view %v of %v ago", p.id, r.view, w.now.Sub(r.at))
+			w.apply(p, p.part.ViewRead(w.clock(), r.asked, r.view))
+		default:
+			code := int16(6)
+			if lost {
+				code = 0
+			}
+			w.trace("p%d fails to read view at %d: %d", p.id, r.asked, code)
+			w.apply(p, p.part.ViewFailed(w.clock(), r.asked, code, false))
+		}
+	}
+}
+
+func (w *modelWorld) recordStep(p *modelProxy) {
+	if len(p.records) == 0 {
+		return
+	}
+	i := w.rng.IntN(len(p.records))
+	r := p.records[i]
+	switch {
+	case !r.read:
+		r.read = true
+		upTo := r.upTo
+		if w.rng.IntN(8) == 0 && !w.calm {
+			upTo = r.from + ps.Offset(w.rng.Int64N(int64(max(1, r.upTo-r.from))))
+		}
+		r.got, r.ok = w.cluster.read(w.anyLeader(), r.from, upTo, r.at)
+	case p.frozen <= w.now:
+		p.records[i] = p.records[len(p.records)-1]
+		p.records = p.records[:len(p.records)-1]
+		if r.ok && (w.calm || w.rng.IntN(30) > 0) {
+			w.trace("p%d reads records %d..%d: %d of hw %d", p.id, r.from, r.upTo, len(r.got.Records), r.got.HighWatermark)
+			w.apply(p, p.part.RecordsRead(w.clock(), r.id, r.got))
+		} else {
+			w.apply(p, p.part.RecordsFailed(w.clock(), r.id))
+		}
+	}
+}
+
+// settleDown stops all faults and checks that every batch gets its verdict and
+// that new ones win through every proxy.
+func (w *modelWorld) settleDown() {
+	w.calm = true
+	for _, p := range w.proxies {
+		p.frozen = 0
+	}
+	w.trace("calm")
+	until := w.now.Add(modelHold + modelAnswer + time.Second)
+	for w.undecided() > 0 && w.failure == "" {
+		if w.now > until {
+			w.fail("%d batches undecided", w.undecided())
+			return
+		}
+		w.step()
+	}
+	for _, p := range w.proxies {
+		w.freshWins(p)
+	}
+}
+
+func (w *modelWorld) undecided() int {
+	n := 0
+	for _, p := range w.proxies {
+		n += len(p.tickets)
+	}
+	return n
+}
+
+func (w *modelWorld) freshWins(p *modelProxy) {
+	until := w.now.Add(3 * w.cfg.ProducerExpiry)
+	cl := &modelClient{id: 100 + p.id, appendID: true, proxy: p.id, conns: make([]*modelConn, len(w.proxies))}
+	before := w.wins
+	for w.wins == before && w.failure == "" {
+		if w.now > until {
+			w.fail("nothing wins through p%d", p.id)
+			return
+		}
+		if cl.open == 0 {
+			cl.expected, cl.records, cl.owners = ps.Offset(len(w.cluster.committed)), nil, nil
+			w.addRecord(cl)
+			w.admit(cl, cl.expected, cl.records, cl.owners)
+			cl.conns[p.id] = nil
+		}
+		w.step()
+	}
+}

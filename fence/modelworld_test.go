@@ -1,0 +1,509 @@
+package fence
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// modelConfig has short times, so that everything expires within a schedule.
+func modelConfig(broken guard) *Config {
+	return &Config{
+		ViewMaxAge: 2 * time.Second, AdmissionWait: 20 * time.Millisecond, ProducerExpiry: 13 * time.Second,
+		ConnectionIdle: 3 * time.Second, Margin: time.Second, SameViewRounds: 8, broken: broken,
+	}
+}
+
+const (
+	modelHold      = time.Second
+	modelAnswer    = 800 * time.Millisecond
+	modelBrokerMax = 500 * time.Millisecond
+)
+
+// modelConn is the upstream connection of one client at one proxy.
+type modelConn struct {
+	proxy    *modelProxy
+	node     int
+	opened   ps.Instant
+	cut      bool // the proxy knows that it is closed
+	dead     bool // the broker will read no more of it
+	requests []*modelTransmission
+	working  *modelTransmission // its answer waits for the high watermark
+	answers  []modelAnswerTo
+}
+
+type modelAnswerTo struct {
+	tx     *modelTransmission
+	answer Answer
+}
+
+type modelTicket struct {
+	Ticket
+	proxy   *modelProxy
+	conn    *modelConn
+	client  *modelClient
+	owners  []int // which logical record each is
+	told    int   // verdicts
+	refused bool  // told that nothing of it by this ticket is in the log
+	gone    bool  // its client does not wait any more
+}
+
+type modelViewRead struct {
+	proxy *modelProxy
+	asked ps.NodeID
+	node  int
+	at    ps.Instant
+	step  int
+	view  ps.View
+	ok    bool
+}
+
+type modelRecordRead struct {
+	proxy *modelProxy
+	id    ReadID
+	from  ps.Offset
+	upTo  ps.Offset
+	at    ps.Instant
+	read  bool
+	got   Stored
+	ok    bool
+}
+
+type modelProxy struct {
+	id      int
+	part    *Partition
+	state   *ps.State
+	frozen  ps.Instant // until
+	tickets []*modelTicket
+	views   []*modelViewRead
+	records []*modelRecordRead
+}
+
+// modelClient sends one batch at a time and sends it again when it may.
+type modelClient struct {
+	id       int
+	appendID bool
+	twin     bool
+	proxy    int
+	conns    []*modelConn
+	open     int
+	// the batch it is at
+	expected ps.Offset
+	records  []ps.Record
+	owners   []int
+	again    int
+	next     ps.Offset
+}
+
+type weakVerdict struct {
+	proxy  *modelProxy
+	ticket *modelTicket
+	at     ps.Instant
+	kind   Kind
+}
+
+type modelWorld struct {
+	rng     *rand.Rand
+	cfg     *Config
+	now     ps.Instant
+	cluster modelCluster
+	proxies []*modelProxy
+	clients []*modelClient
+	conns   []*modelConn
+	digests uint64
+	owner   int
+	won     map[ps.Offset]int
+	weak    map[ps.Record][]weakVerdict
+	wins    int
+	kinds   [Failed + 1]int
+	trouble int  // how many of four faults happen, less one
+	calm    bool // no more faults
+	trace   func(format string, args ...any)
+	failure string
+}
+
+func (w *modelWorld) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
+	}
+}
+
+func (w *modelWorld) clock() ps.Now {
+	return ps.Now{Instant: w.now, Wall: ps.Timestamp(int64(w.now)/1e6) + 1_700_000_000_000}
+}
+
+func newModelWorld(seed uint64, broken guard) *modelWorld {
+	w := &modelWorld{
+		rng: rand.New(rand.NewPCG(seed, 0)), cfg: modelConfig(broken), now: ps.Instant(time.Hour),
+		won: map[ps.Offset]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
+	}
+	c := &w.cluster
+	c.inSync = [3]bool{true, true, true}
+	c.fail, c.onCommit = w.fail, w.committed
+	c.appendTime = w.rng.IntN(10) == 0
+	w.trouble = w.rng.IntN(4)
+	w.history()
+	for i := range c.replicas {
+		c.replicas[i].epoch = -1
+		c.replicas[i].hw = len(c.replicas[i].log)
+		c.replicas[i].replay(0)
+		c.learn(i)
+	}
+	for i := range 2 + w.rng.IntN(2) {
+		p := &modelProxy{id: i, state: new(ps.State)}
+		p.part = New(w.cfg, p.state)
+		w.proxies = append(w.proxies, p)
+	}
+	for i := range 2 + w.rng.IntN(4) {
+		cl := &modelClient{id: i, appendID: w.rng.IntN(2) == 0, proxy: w.rng.IntN(len(w.proxies))}
+		cl.appendID = cl.appendID || c.appendTime // the proxy refuses others there
+		cl.twin = !cl.appendID && w.rng.IntN(2) == 0
+		cl.conns = make([]*modelConn, len(w.proxies))
+		w.clients = append(w.clients, cl)
+	}
+	return w
+}
+
+// history is what was in the log before the rule began: a fence state that has
+// drifted from the offset, or a raised epoch, or nothing.
+func (w *modelWorld) history() {
+	var log []modelRecord
+	add := func(fence bool, epoch ps.ProducerEpoch, sequence ps.Sequence) {
+		w.digests++
+		log = append(log, modelRecord{Record: ps.Record{Digest: w.digests}, fence: fence, epoch: epoch, sequence: sequence, timestamp: w.clock().Wall})
+	}
+	switch w.rng.IntN(6) {
+	case 0:
+		add(true, 0, 0)
+		for range 1 + w.rng.IntN(3) {
+			add(false, 0, 0)
+		}
+	case 1:
+		add(false, 0, 0)
+		add(true, 3, 1<<31-1-ps.Sequence(w.rng.IntN(4)))
+	case 2:
+		add(false, 0, 0)
+	}
+	for i := range w.cluster.replicas {
+		w.cluster.replicas[i].log = slices.Clone(log)
+	}
+	w.cluster.committed = slices.Clone(log)
+}
+
+// committed checks each record that gets behind the high watermark.
+func (w *modelWorld) committed(offset int, r *modelRecord) {
+	if r.tx == nil {
+		return
+	}
+	t := r.tx.ticket
+	if want := int(r.tx.expected) + r.place; offset != want {
+		w.fail("record of %s committed at %d, promised %d", t, offset, want)
+	}
+	if t.refused {
+		w.fail("record of %s committed at %d after its refusal", t, offset)
+	}
+	for _, v := range w.weak[r.Record] {
+		if v.proxy == t.proxy && v.ticket != t && r.tx.sentAt < v.at {
+			w.fail("record of %s committed at %d, yet %s was told %v while it was upstream", t, offset, v.ticket, v.kind)
+		}
+	}
+}
+
+func (t *modelTicket) String() string {
+	return fmt.Sprintf("p%d/c%d[%d..%d o%v]", t.proxy.id, t.client.id, t.Expected, t.end()-1, t.owners)
+}
+
+// apply carries out what a partition wants.
+func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
+	for _, e := range slices.Clone(effects) {
+		var t *modelTicket
+		if e.Ticket != nil {
+			t = e.Ticket.Owner.(*modelTicket)
+		}
+		w.trace("  p%d: %v %v", p.id, t, e)
+		switch e.Kind {
+		case Send:
+			w.send(t, e)
+		case Decide:
+			w.verdict(p, t, e.Verdict)
+		case ReadView:
+			w.readView(p, e.Node)
+		case ReadRecords:
+			p.records = append(p.records, &modelRecordRead{proxy: p, id: e.Read, from: e.From, upTo: e.UpTo, at: w.now})
+		case Abandon:
+			w.cut(t.conn)
+		case RaiseAlarm:
+			w.fail("p%d raised %v for %v", p.id, e, t)
+		}
+	}
+}
+
+func (w *modelWorld) readView(p *modelProxy, asked ps.NodeID) {
+	r := &modelViewRead{proxy: p, asked: asked, node: int(asked), at: w.now}
+	if asked == ps.AnyNode {
+		r.node = w.anyLeader()
+	}
+	p.views = append(p.views, r)
+}
+
+// anyLeader is a broker that believes to lead, not always rightly.
+func (w *modelWorld) anyLeader() int {
+	if w.calm || w.rng.IntN(4) > 0 {
+		return w.cluster.leader
+	}
+	for i := range w.cluster.replicas {
+		if w.cluster.replicas[i].leads {
+			return i
+		}
+	}
+	return 0
+}
+
+func (w *modelWorld) send(t *modelTicket, e Effect) {
+	if t.conn.cut || t.conn.dead && w.rng.IntN(2) == 0 {
+		t.conn.cut, t.conn.dead = true, true
+		w.trace("  not sent: connection closed")
+		w.apply(t.proxy, t.proxy.part.NotSent(w.clock(), &t.Ticket))
+		return
+	}
+	tx := &modelTransmission{
+		ticket: t, expected: t.Expected, records: t.Records, epoch: e.Epoch, sequence: e.BaseSequence,
+		maxTime: t.MaxTimestamp, sentAt: w.now,
+	}
+	t.conn.requests = append(t.conn.requests, tx)
+}
+
+// cut closes a connection at the proxy's end. What was written may arrive.
+func (w *modelWorld) cut(conn *modelConn) {
+	if conn.cut {
+		return
+	}
+	conn.cut = true
+	conn.answers = nil
+	if w.rng.IntN(2) == 0 {
+		conn.dead, conn.requests = true, nil
+	}
+	p := conn.proxy
+	for _, t := range slices.Clone(p.tickets) {
+		if t.conn != conn || t.Done() {
+			continue
+		}
+		if t.Sent() {
+			w.apply(p, p.part.Abandoned(w.clock(), &t.Ticket))
+		}
+		w.leave(t)
+	}
+}
+
+// leave: the client of the ticket's connection is gone.
+func (w *modelWorld) leave(t *modelTicket) {
+	if t.Done() || t.gone {
+		return
+	}
+	t.gone = true
+	t.client.open--
+	w.apply(t.proxy, t.proxy.part.Cancel(w.clock(), &t.Ticket))
+	if t.Done() && t.told == 0 {
+		t.proxy.forget(t) // it was not sent, and nobody is there to be told
+	}
+}
+
+func (p *modelProxy) forget(t *modelTicket) {
+	p.tickets = slices.DeleteFunc(p.tickets, func(o *modelTicket) bool { return o == t })
+}
+
+// verdict checks what a client is told.
+func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
+	t.told++
+	w.kinds[v.Kind]++
+	if t.told > 1 {
+		w.fail("%s decided twice, now %v", t, v)
+	}
+	if t.proxy != p {
+		w.fail("%s decided by another proxy", t)
+	}
+	p.forget(t)
+	w.checkVerdict(p, t, v)
+	if !t.gone {
+		t.client.open--
+		t.client.hear(w, t, v)
+	}
+}
+
+func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
+	log := w.cluster.committed
+	if end := ps.Offset(len(log)); v.Kind != Won && v.Kind != Violation && v.Next > end {
+		w.fail("%s told %v, the committed end is %d", t, v, end)
+	}
+	switch v.Kind {
+	case Won:
+		w.wins++
+		for i, r := range t.Records {
+			o := t.Expected + ps.Offset(i)
+			switch {
+			case v.Offset != t.Expected || int(o) >= len(log) || log[o].Record != r:
+				w.fail("%s told %v, not in the committed log", t, v)
+				return
+			case !v.Replayed && !w.cluster.appendTime && log[o].tx.ticket != t:
+				w.fail("%s told %v, which %s wrote", t, v, log[o].tx.ticket)
+			}
+			if owner, ok := w.won[o]; ok && owner != t.owners[i] {
+				w.fail("%s told %v, record %d was told so too", t, v, owner)
+			}
+			w.won[o] = t.owners[i]
+		}
+	case Violation:
+		w.fail("%s told %v", t, v)
+	case Unknown:
+	case Taken:
+		t.refused = true
+		if v.Next <= t.Expected {
+			w.fail("%s told %v", t, v)
+		}
+		for i, r := range t.Records {
+			if o := t.Expected + ps.Offset(i); o < v.Next && int(o) < len(log) && log[o].Record == r {
+				w.fail("%s told %v, yet its record is at %d", t, v, o)
+			}
+		}
+	default:
+		t.refused = true
+		if v.Kind == NotReached && v.Next >= t.Expected {
+			w.fail("%s told %v", t, v)
+		}
+		for _, r := range t.Records {
+			w.weak[r] = append(w.weak[r], weakVerdict{p, t, w.now, v.Kind})
+		}
+	}
+	if t.refused {
+		for o := range log {
+			if log[o].tx != nil && log[o].tx.ticket == t {
+				w.fail("%s told %v, yet it wrote %d", t, v, o)
+			}
+		}
+		for _, r := range t.Records {
+			for o := range log {
+				if m := &log[o]; v.Kind == NotReached && m.tx != nil && m.Record == r && m.tx.ticket.proxy == p && !m.tx.ticket.Done() {
+					w.fail("%s told %v while %s is in the log and not decided", t, v, m.tx.ticket)
+				}
+			}
+		}
+	}
+}
+
+// hear is what a client makes of a verdict.
+func (cl *modelClient) hear(w *modelWorld, t *modelTicket, v Verdict) {
+	cl.next = v.Next
+	switch v.Kind {
+	case Won:
+		cl.next = t.end()
+	case Unknown:
+		if w.rng.IntN(2) == 0 {
+			return
+		}
+	case Taken, NotReached:
+		if w.rng.IntN(4) > 0 {
+			return
+		}
+	}
+	if v.Kind != Won {
+		cl.again = 1 + w.rng.IntN(3)
+	}
+}
+
+// act has a client send something.
+func (w *modelWorld) act(cl *modelClient) {
+	if w.calm || cl.open >= 3 {
+		return
+	}
+	if w.rng.IntN(12) == 0 {
+		cl.proxy = w.rng.IntN(len(w.proxies))
+	}
+	if cl.again > 0 && len(cl.records) > 0 {
+		cl.again--
+		w.retry(cl)
+		return
+	}
+	if cl.open > 0 && w.rng.IntN(4) > 0 {
+		return
+	}
+	end := ps.Offset(len(w.cluster.committed))
+	switch r := w.rng.IntN(20); {
+	case r < 12:
+		cl.expected = end
+	case r < 15:
+		cl.expected = max(0, end-ps.Offset(1+w.rng.IntN(3)))
+	case r < 17:
+		cl.expected = end + ps.Offset(1+w.rng.IntN(2))
+	default:
+		cl.expected = max(cl.next, 0)
+		if cl.open > 0 {
+			cl.expected = cl.expected + ps.Offset(len(cl.records)) // on a predicted end
+		}
+	}
+	cl.records, cl.owners = nil, nil
+	for range 1 + w.rng.IntN(3) {
+		w.addRecord(cl)
+	}
+	w.admit(cl, cl.expected, cl.records, cl.owners)
+}
+
+func (w *modelWorld) addRecord(cl *modelClient) {
+	w.owner++
+	r := ps.Record{AppendID: cl.appendID}
+	if o := cl.expected + ps.Offset(len(cl.records)); cl.twin {
+		r.Digest = 1<<62 + uint64(o)*2 + uint64(w.rng.IntN(2))
+	} else {
+		w.digests++
+		r.Digest = w.digests
+	}
+	cl.records = append(slices.Clip(cl.records), r)
+	cl.owners = append(slices.Clip(cl.owners), w.owner)
+}
+
+// retry sends the records again, perhaps cut anew.
+func (w *modelWorld) retry(cl *modelClient) {
+	switch n := len(cl.records); {
+	case n > 1 && w.rng.IntN(4) == 0:
+		m := 1 + w.rng.IntN(n-1)
+		w.admit(cl, cl.expected, cl.records[:m:m], cl.owners[:m:m])
+		w.admit(cl, cl.expected+ps.Offset(m), cl.records[m:], cl.owners[m:])
+		return
+	case w.rng.IntN(6) == 0:
+		w.addRecord(cl)
+	}
+	w.admit(cl, cl.expected, cl.records, cl.owners)
+}
+
+func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Record, owners []int) {
+	p := w.proxies[cl.proxy]
+	if p.frozen > w.now {
+		return
+	}
+	conn := cl.conns[cl.proxy]
+	if conn == nil || conn.cut || w.rng.IntN(20) == 0 {
+		node := w.cluster.leader
+		if !w.calm && w.rng.IntN(8) == 0 {
+			node = w.rng.IntN(3)
+		}
+		conn = &modelConn{proxy: p, node: node, opened: w.now}
+		cl.conns[cl.proxy] = conn
+		w.conns = append(w.conns, conn)
+	}
+	timestamp := w.clock().Wall // clients stamp anew
+	if w.rng.IntN(4) == 0 {
+		timestamp -= ps.Timestamp(w.rng.Int64N(w.cfg.OldestTimestamp().Milliseconds()))
+	}
+	t := &modelTicket{proxy: p, conn: conn, client: cl, owners: owners}
+	t.Batch = Batch{
+		Expected: expected, Records: records, MaxTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
+		HoldUntil: w.now.Add(modelHold), AnswerWithin: modelAnswer,
+	}
+	t.Owner = t
+	cl.open++
+	p.tickets = append(p.tickets, t)
+	w.trace("admit %v node %d append-id %v", t, conn.node, records[0].AppendID)
+	w.apply(p, p.part.Admit(w.clock(), &t.Ticket))
+}
