@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
@@ -75,7 +76,7 @@ func (c *demoCmd) Run(env *environment) error {
 // race fills the report.
 func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 	bootstrap, kind := c.Bootstrap, proxy.ApacheKafka
-	report.Cluster = "the cluster at " + fmt.Sprint(bootstrap)
+	report.Cluster = "the cluster at " + strings.Join(bootstrap, ",")
 	if len(bootstrap) == 0 {
 		cluster, err := embedded.Start(embedded.Config{Brokers: embeddedBrokers})
 		if err != nil {

@@ -41,7 +41,11 @@ func (d *demoReport) write(w io.Writer) error {
 	count("attempts", r.Attempts, "each sent once")
 	count("won", r.Won, "acknowledged")
 	count("refused", r.Refused, "another was first, or the end was not reached")
-	count("unknown", r.Unknown, fmt.Sprintf("%d of them turned out to be in the log", r.UnknownInLog))
+	found := "no answer left the writer in doubt"
+	if r.Unknown > 0 {
+		found = thousands(r.UnknownInLog) + " of them turned out to be in the log"
+	}
+	count("unknown", r.Unknown, found)
 	if r.NotSent > 0 {
 		count("not sent", r.NotSent, "a leader or a connection was not there")
 	}

@@ -29,6 +29,8 @@ type settingFlags struct {
 	MaxFrame                   *string `help:"Largest request; default 100MiB." placeholder:"SIZE" group:"Fence and limits"`
 	MaxDecompressed            *string `help:"Largest batch; default 64MiB." placeholder:"SIZE" group:"Fence and limits"`
 	MaxPendingRequests         *string `help:"Unanswered requests of a connection; default 1024." placeholder:"N" group:"Fence and limits"`
+	MaxRewritten               *string `help:"Largest answer in which addresses are replaced; default 64MiB." placeholder:"SIZE" group:"Fence and limits"`
+	MaxHeld                    *string `help:"Answers of a connection that wait for an earlier one; default 1MiB." placeholder:"SIZE" group:"Fence and limits"`
 	MaxConnections             *string `help:"Client connections; default 10000." placeholder:"N" group:"Fence and limits"`
 	DialTimeout                *string `help:"One attempt to connect to a broker; default 5s." placeholder:"TIME" group:"Fence and limits"`
 	HandshakeTimeout           *string `help:"A new connection's first request; default 30s." placeholder:"TIME" group:"Fence and limits"`
@@ -91,6 +93,8 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			MaxFrame:           optional(f.MaxFrame),
 			MaxDecompressed:    optional(f.MaxDecompressed),
 			MaxPendingRequests: optional(f.MaxPendingRequests),
+			MaxRewritten:       optional(f.MaxRewritten),
+			MaxHeld:            optional(f.MaxHeld),
 			MaxConnections:     optional(f.MaxConnections),
 			DialTimeout:        optional(f.DialTimeout),
 			HandshakeTimeout:   optional(f.HandshakeTimeout),

@@ -75,11 +75,9 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	admin.setReady(true)
 	select {
 	case <-env.ctx.Done():
-		admin.setReady(false)
-		logger.Info("draining")
 	case <-p.done:
-		admin.setReady(false)
 	}
+	admin.setReady(false)
 	err = errors.Join(p.wait(), admin.close())
 	if err == nil && env.ctx.Err() == nil {
 		err = errStopped

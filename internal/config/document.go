@@ -52,6 +52,8 @@ type Limits struct {
 	MaxFrame           Value `yaml:"max_frame"`
 	MaxDecompressed    Value `yaml:"max_decompressed"`
 	MaxPendingRequests Value `yaml:"max_pending_requests"`
+	MaxRewritten       Value `yaml:"max_rewritten"`
+	MaxHeld            Value `yaml:"max_held"`
 	MaxConnections     Value `yaml:"max_connections"`
 	DialTimeout        Value `yaml:"dial_timeout"`
 	HandshakeTimeout   Value `yaml:"handshake_timeout"`

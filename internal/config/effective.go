@@ -42,7 +42,7 @@ type EffectiveRule struct {
 }
 
 // limitNames gives the order in which limits are shown.
-var limitNames = []string{"max_frame", "max_decompressed", "max_pending_requests", "max_connections",
+var limitNames = []string{"max_frame", "max_decompressed", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
 	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views"}
 
 // Effective gives the settings in the words of the file.
@@ -69,6 +69,8 @@ func (s *Settings) Effective() Effective {
 			"max_frame":            size(p.MaxFrameBytes),
 			"max_decompressed":     size(p.MaxDecompressedBytes),
 			"max_pending_requests": strconv.Itoa(p.MaxPendingRequests),
+			"max_rewritten":        size(p.MaxRewrittenBytes),
+			"max_held":             size(p.MaxHeldBytes),
 			"max_connections":      strconv.Itoa(p.MaxConnections),
 			"dial_timeout":         duration(p.DialTimeout),
 			"handshake_timeout":    duration(p.HandshakeTimeout),

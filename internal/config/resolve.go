@@ -224,6 +224,8 @@ func (r *resolver) limits() {
 	p.MaxFrameBytes = r.size(l.MaxFrame, "limits.max_frame", p.MaxFrameBytes, kib, math.MaxInt32)
 	p.MaxDecompressedBytes = r.size(l.MaxDecompressed, "limits.max_decompressed", p.MaxDecompressedBytes, kib, math.MaxInt32)
 	p.MaxPendingRequests = r.count(l.MaxPendingRequests, "limits.max_pending_requests", p.MaxPendingRequests, 1, 1<<20)
+	p.MaxRewrittenBytes = r.size(l.MaxRewritten, "limits.max_rewritten", p.MaxRewrittenBytes, kib, math.MaxInt32)
+	p.MaxHeldBytes = r.size(l.MaxHeld, "limits.max_held", p.MaxHeldBytes, kib, math.MaxInt32)
 	p.MaxConnections = r.count(l.MaxConnections, "limits.max_connections", p.MaxConnections, 1, 1<<24)
 	p.DialTimeout = r.duration(l.DialTimeout, "limits.dial_timeout", p.DialTimeout, time.Millisecond, time.Hour)
 	p.HandshakeTimeout = r.duration(l.HandshakeTimeout, "limits.handshake_timeout", p.HandshakeTimeout, time.Millisecond, time.Hour)

@@ -49,6 +49,8 @@ const (
 	defaultMaxFrame         = 100 * mib
 	defaultMaxDecompressed  = 64 * mib
 	defaultMaxPending       = 1024
+	defaultMaxRewritten     = 64 * mib
+	defaultMaxHeld          = mib
 	defaultMaxConnections   = 10_000
 	defaultDialTimeout      = 5 * time.Second
 	defaultHandshakeTimeout = 30 * time.Second
@@ -67,6 +69,8 @@ func defaults() *Settings {
 			MaxFrameBytes:        defaultMaxFrame,
 			MaxDecompressedBytes: defaultMaxDecompressed,
 			MaxPendingRequests:   defaultMaxPending,
+			MaxRewrittenBytes:    defaultMaxRewritten,
+			MaxHeldBytes:         defaultMaxHeld,
 			MaxConnections:       defaultMaxConnections,
 			DialTimeout:          defaultDialTimeout,
 			HandshakeTimeout:     defaultHandshakeTimeout,
