@@ -53,11 +53,15 @@ func (c *contest) report(t *testing.T, took time.Duration) {
 	t.Helper()
 	counts := map[outcome]int{}
 	examples := map[outcome]string{}
+	wins := make([]int, c.writers)
 	for _, a := range c.attempts {
 		counts[a.outcome]++
+		if a.outcome == won {
+			wins[a.writer]++
+		}
 		examples[a.outcome] = a.answer
 	}
-	t.Logf("%d places in %v: %d attempts, %v", c.places, took.Round(time.Millisecond), len(c.attempts), counts)
+	t.Logf("%d places in %v: %d attempts, %v; wins by writer %v", c.places, took.Round(time.Millisecond), len(c.attempts), counts, wins)
 	for _, o := range []outcome{taken, notReached, notWritten, unknown} {
 		if examples[o] != "" {
 			t.Logf("  %v, for example: %s", o, examples[o])
@@ -130,6 +134,7 @@ func (w *writer) run(ctx context.Context) error {
 			pause(ctx, 20*time.Millisecond)
 		case unknown:
 			w.hangUp()
+			pause(ctx, 20*time.Millisecond)
 		case won, taken:
 		}
 		w.contest.add(a, following)
@@ -167,7 +172,7 @@ func (w *writer) hangUp() {
 // attempt sends one record for a place and says where to go on.
 func (w *writer) attempt(place int64) (a attempt, following int64, err error) {
 	w.sent++
-	a = attempt{value: fmt.Sprintf("w%d-%d", w.id, w.sent), expected: place}
+	a = attempt{writer: w.id, value: fmt.Sprintf("w%d-%d", w.id, w.sent), expected: place}
 	answer, err := w.conn.produce(w.contest.topic, 0, encodeBatch(conditional(place, a.value)))
 	if err != nil {
 		a.outcome, a.answer = unknown, err.Error()
@@ -176,11 +181,17 @@ func (w *writer) attempt(place int64) (a attempt, following int64, err error) {
 	return judge(a, answer)
 }
 
-// refusal is the text that a client may rely on.
-var refusal = regexp.MustCompile(`^expected-offset (taken|not reached): expected=(\d+) next=(\d+)(?: log_start=\d+)?$`)
+// The texts that a client may rely on.
+var (
+	refusal     = regexp.MustCompile(`^expected-offset (taken|not reached): expected=(\d+) next=(\d+)(?: log_start=\d+)?$`)
+	unknownText = regexp.MustCompile(`^outcome unknown: expected=(\d+) next=\d+; read the partition from (\d+)$`)
+	// violationText comes without the fence only.
+	violationText = regexp.MustCompile(`^appended at \d+, expected (\d+): another writer bypasses the proxy$`)
+)
 
 var (
 	errBadRefusal = errors.New("refusal is not as documented")
+	errBadUnknown = errors.New("unknown outcome is not told as documented")
 	errUnexpected = errors.New("answer is none that a writer may get")
 )
 
@@ -199,15 +210,26 @@ func judge(a attempt, answer kmsg.ProduceResponseTopicPartition) (attempt, int64
 		return a, max(a.expected+1, answer.BaseOffset+1), nil
 	case errors.Is(code, kerr.OffsetOutOfRange):
 		return judgeRefusal(a, message)
-	case errors.Is(code, kerr.UnknownServerError), errors.Is(code, kerr.RequestTimedOut), errors.Is(code, kerr.NotEnoughReplicasAfterAppend):
+	case errors.Is(code, kerr.UnknownServerError):
 		a.outcome = unknown
-		return a, a.expected, nil
+		return a, a.expected, checkUnknown(a, message)
 	case kerr.IsRetriable(code):
 		a.outcome = notWritten
 		return a, a.expected, nil
 	default:
 		return a, a.expected, fmt.Errorf("%w: %s", errUnexpected, a.answer)
 	}
+}
+
+func checkUnknown(a attempt, message string) error {
+	want := strconv.FormatInt(a.expected, 10)
+	if parts := unknownText.FindStringSubmatch(message); parts != nil && parts[1] == want && parts[2] == want {
+		return nil
+	}
+	if parts := violationText.FindStringSubmatch(message); parts != nil && parts[1] == want {
+		return nil
+	}
+	return fmt.Errorf("%w for place %d: %q", errBadUnknown, a.expected, message)
 }
 
 func judgeRefusal(a attempt, message string) (attempt, int64, error) {
@@ -234,6 +256,21 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+func TestUnknownOutcomesAreJudged(t *testing.T) {
+	for message, want := range map[string]error{
+		"outcome unknown: expected=7 next=9; read the partition from 7": nil,
+		"appended at 8, expected 7: another writer bypasses the proxy":  nil,
+		"outcome unknown: expected=7 next=9; read the partition from 8": errBadUnknown,
+		"appended at 8, expected 6: another writer bypasses the proxy":  errBadUnknown,
+		"outcome unknown": errBadUnknown,
+		"":                errBadUnknown,
+	} {
+		if err := checkUnknown(attempt{expected: 7}, message); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", message, err, want)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ func (o outcome) String() string {
 // attempt is one transmission of one record. Values are unique, so a record in
 // the log names its attempt.
 type attempt struct {
+	writer   int
 	value    string
 	expected int64
 	outcome  outcome

@@ -25,10 +25,11 @@ var mayImport = map[string][]string{
 
 	"internal/config":   {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
 	"internal/appender": {},
+	"internal/race":     {"internal/appender"},
 	"internal/embedded": {},
 	"internal/version":  {},
 	"cmd/offsetproxy": {
-		"internal/appender", "internal/config", "internal/embedded", "internal/version",
+		"internal/appender", "internal/config", "internal/embedded", "internal/race", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
@@ -36,6 +37,9 @@ var mayImport = map[string][]string{
 	"internal/kafkatest":                     {"wire"},
 	"internal/kafkacluster":                  {},
 	"internal/kafkacluster/cmd/kafkacluster": {"internal/kafkacluster"},
+
+	// For readers: only what a user of Kafka has.
+	"examples/go": {},
 
 	// Black box: the built program is all they know of the product.
 	"e2e":       {"internal/kafkacluster"},
@@ -50,7 +54,7 @@ var testMayImport = map[string][]string{
 }
 
 // testOnly packages must not get into the program.
-var testOnly = []string{"internal/kafkatest", "internal/kafkacluster", "internal/architecture"}
+var testOnly = []string{"internal/kafkatest", "internal/kafkacluster", "internal/architecture", "e2e"}
 
 // outsideOf lists the packages outside the standard library that a layer may
 // import directly, by prefix; a package that is not listed may import any.
