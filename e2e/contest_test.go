@@ -184,7 +184,7 @@ func (w *writer) attempt(place int64) (a attempt, following int64, err error) {
 // The texts that a client may rely on.
 var (
 	refusal     = regexp.MustCompile(`^expected-offset (taken|not reached): expected=(\d+) next=(\d+)(?: log_start=\d+)?$`)
-	unknownText = regexp.MustCompile(`^outcome unknown: expected=(\d+) next=\d+; read the partition from (\d+)$`)
+	unknownText = regexp.MustCompile(`^outcome unknown: expected=(\d+) next=-?\d+; read the partition from (\d+)$`)
 	// violationText comes without the fence only.
 	violationText = regexp.MustCompile(`^appended at \d+, expected (\d+): another writer bypasses the proxy$`)
 )
