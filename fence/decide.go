@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -29,6 +30,7 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 
 	oldest := p.inFlight()
 	inside := p.insideQueue(t, oldest != nil)
+	overtaking := false
 	fresh := t.needAfter
 	if oldest != nil && inside && t.Expected == oldest.end() && !p.cfg.keeps(guardOneInFlight) {
 		p.sendOn(now, t, oldest.predicted())
@@ -43,6 +45,7 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 			return
 		}
 		fresh = max(fresh, overtake)
+		overtaking = true
 	}
 	v, ok := p.state.View()
 	if !ok || v.Leader != t.Node || v.At < fresh ||
@@ -60,18 +63,25 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 			return
 		}
 		p.lookAt(now, t, t.Node)
+	case t.Expected > v.Next && overtaking:
+		// What it waits for is stuck; others may bring the end there.
+		again := v.At.Add(p.admissionWait())
+		if now.Instant < again {
+			p.wakeAt(again)
+			return
+		}
+		p.lookAt(now, t, t.Node)
+	case t.Expected > v.Next && inside:
+		// What is queued before it may bring the end there.
 	case t.Expected > v.Next:
-		p.beyond(now, t, v, inside)
+		p.beyond(now, t, v)
 	default:
 		p.sendOn(now, t, v)
 	}
 }
 
 // beyond: the batch expects an offset that the log has not reached.
-func (p *Partition) beyond(now ps.Now, t *Ticket, v ps.View, inside bool) {
-	if inside {
-		return // what is queued before it may bring the end there
-	}
+func (p *Partition) beyond(now ps.Now, t *Ticket, v ps.View) {
 	if v.At < t.admittedAt {
 		t.needAfter = t.admittedAt
 		p.lookAt(now, t, t.Node)
@@ -129,7 +139,7 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	}
 	again := false
 	for _, u := range p.state.Unsettled() {
-		if !u.Overlaps(t.Expected, t.Records) {
+		if !u.Overlaps(t.Expected, t.Records) || p.bytesGone(now, u) {
 			continue
 		}
 		// Stamped as before, the broker appends at most one of the copies.
@@ -149,6 +159,10 @@ func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
 	t.sentAt = now.Instant
 	t.used = v
 	p.wakeAt(t.sentAt.Add(t.AnswerWithin))
+	p.upstream = append(p.upstream, t)
+	// Batches before it in the queue were looked at while it was not in flight.
+	p.reach.known = false
+	p.changed = p.changed || p.tickets[0] != t
 	p.effects = append(p.effects, e)
 }
 
@@ -192,29 +206,26 @@ func (p *Partition) forgetDead(now ps.Now, t *Ticket) {
 	}
 }
 
-// dead reports whether no copy of the transmission will ever be appended or
-// committed any more, except if it is below the committed end already. That
-// its bytes are gone is not enough: they may lie in a leader's log beyond a
-// high watermark that stands still, or in the log of a follower that leads
-// next. Once the committed end has passed its place, or has been seen after
-// the bytes were gone to be the end of the log before its place, all replicas
-// agree. A partition that cannot be asked any more is given up at last.
+// bytesGone reports whether no copy of the transmission can arrive any more.
+func (p *Partition) bytesGone(now ps.Now, u *ps.Unsettled) bool {
+	return now.Instant.Sub(u.SentAt) >= p.cfg.copyLife()
+}
+
+// dead reports whether no copy of the transmission will ever be committed any
+// more, unless it is below the committed end already. That its bytes are gone
+// is not enough: it may lie in a leader's log beyond a high watermark that
+// stands still, or in the log of a follower that leads next. When the
+// committed end has passed its place, it is there or never will be. A
+// partition that cannot be asked any more is given up at last.
 func (p *Partition) dead(now ps.Now, u *ps.Unsettled) bool {
-	gone := u.SentAt.Add(p.cfg.copyLife())
-	if now.Instant < gone {
-		return false
-	}
-	if p.state.LowerBound() > u.Expected || now.Instant >= gone.Add(p.cfg.givenUpAfter()) {
-		return true
-	}
-	v, ok := p.state.View()
-	return ok && v.At >= gone && v.HighWatermark >= v.Next && v.Next <= u.Expected
+	return p.bytesGone(now, u) &&
+		(p.state.LowerBound() > u.Expected || now.Instant.Sub(u.SentAt) >= p.cfg.copyLife()+p.cfg.givenUpAfter())
 }
 
 // inFlight is the transmission that has been upstream for longest.
 func (p *Partition) inFlight() *Ticket {
 	var oldest *Ticket
-	for _, t := range p.tickets {
+	for _, t := range p.upstream {
 		if t.phase == sent && (oldest == nil || t.sentAt < oldest.sentAt) {
 			oldest = t
 		}
@@ -222,34 +233,51 @@ func (p *Partition) inFlight() *Ticket {
 	return oldest
 }
 
+// reach is the run of offsets, from … to, that what is in flight and queued in
+// this proxy may bring the end of the log to.
+type reach struct {
+	from, to ps.Offset
+	known    bool // false: to be computed anew
+}
+
 // insideQueue reports whether the ticket's expected offset lies where what is
-// in flight and queued in this proxy may bring the end.
+// in flight and queued in this proxy may bring the end. At the end itself
+// nothing is waited for.
 func (p *Partition) insideQueue(t *Ticket, inFlight bool) bool {
-	var lo, hi ps.Offset
+	if !p.reach.known {
+		p.reach = p.findReach(inFlight)
+	}
+	r := p.reach
+	return r.from <= t.Expected && t.Expected <= r.to && (inFlight || r.from < t.Expected)
+}
+
+// findReach follows the queue in order of offset; a ticket's own records lie
+// behind the offset it expects, so they make no difference to itself.
+func (p *Partition) findReach(inFlight bool) reach {
+	r := reach{from: math.MaxInt64, to: ps.NoOffset, known: true}
 	if inFlight {
-		lo = ps.Offset(math.MaxInt64)
-		for _, f := range p.tickets {
+		for _, f := range p.upstream {
 			if f.phase == sent {
-				lo, hi = min(lo, f.Expected), max(hi, f.end())
+				r.from, r.to = min(r.from, f.Expected), max(r.to, f.end())
 			}
 		}
-	} else {
-		v, ok := p.state.View()
-		if !ok {
-			return false
-		}
-		lo, hi = v.Next, v.Next
+	} else if v, ok := p.state.View(); ok {
+		r.from, r.to = v.Next, v.Next
 	}
-	for grown := true; grown && hi < t.Expected; {
-		grown = false
-		for _, q := range p.tickets {
-			if q != t && q.phase == waiting && lo <= q.Expected && q.Expected <= hi && q.end() > hi {
-				hi, grown = q.end(), true
-			}
+	queue := p.queue[:0]
+	for _, q := range p.tickets {
+		if q.phase == waiting && q.Expected >= r.from {
+			queue = append(queue, q)
 		}
 	}
-	if inFlight {
-		return lo <= t.Expected && t.Expected <= hi
+	slices.SortFunc(queue, func(a, b *Ticket) int { return cmp.Compare(a.Expected, b.Expected) })
+	for _, q := range queue {
+		if q.Expected > r.to {
+			break
+		}
+		r.to = max(r.to, q.end())
 	}
-	return lo < t.Expected && t.Expected <= hi
+	clear(queue)
+	p.queue = queue
+	return r
 }

@@ -17,6 +17,12 @@ type Partition struct {
 
 	// tickets are the batches not decided yet, in order of admission.
 	tickets []*Ticket
+	// upstream are those of them that are sent or typing, and perhaps some
+	// that no longer are.
+	upstream []*Ticket
+	// reach and queue serve insideQueue within one pass.
+	reach reach
+	queue []*Ticket
 	// viewReads are the outstanding readings of views.
 	viewReads []viewRead
 	// recordReads are the outstanding readings of records.
@@ -29,8 +35,8 @@ type Partition struct {
 	effects []Effect
 	wake    ps.Instant
 	hasWake bool
-	// changed: a ticket was decided in this pass, so that others that waited
-	// for it must be looked at again.
+	// changed: a ticket was decided or sent in this pass, so that others must
+	// be looked at again.
 	changed bool
 }
 
@@ -154,12 +160,12 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 		p.decide(t, Verdict{Kind: Won, Offset: a.BaseOffset})
 		return
 	}
-	p.state.Settle(t.Expected, t.Records)
 	if a.BaseOffset != t.Expected {
 		p.state.AppendedElsewhere(now.Instant, a.BaseOffset, len(t.Records), t.sentAt)
 		p.decide(t, Verdict{Kind: Violation, Offset: a.BaseOffset})
 		return
 	}
+	p.state.Settle(t.Expected, t.Records)
 	p.state.Acknowledged(now.Instant, p.appendOf(t, t.Expected))
 	took := now.Instant.Sub(t.sentAt)
 	if p.ackTime == 0 {
@@ -219,7 +225,7 @@ func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 	p.effects = p.effects[:0]
 	p.viewReadEnded(node)
 	if !p.state.ReadView(now.Instant, v) {
-		if known, ok := p.state.View(); ok && known.LeaderEpoch > v.LeaderEpoch {
+		if p.state.Deposed(v.LeaderEpoch) {
 			// The broker asked is a deposed leader that does not know it yet.
 			for _, t := range p.tickets {
 				if t.phase == waiting && t.looksAt(node) {
@@ -294,6 +300,7 @@ func (p *Partition) look(now ps.Now) {
 	for {
 		p.changed = false
 		p.hasWake = false
+		p.reach.known = false
 		for _, t := range p.tickets {
 			switch t.phase {
 			case waiting:
@@ -322,6 +329,14 @@ func (p *Partition) sweep() {
 	}
 	clear(p.tickets[len(kept):])
 	p.tickets = kept
+	up := p.upstream[:0]
+	for _, t := range p.upstream {
+		if t.isUpstream() {
+			up = append(up, t)
+		}
+	}
+	clear(p.upstream[len(up):])
+	p.upstream = up
 }
 
 func (p *Partition) remove(t *Ticket) {
@@ -361,8 +376,8 @@ func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
 // twinUpstream reports whether another transmission of any of the ticket's
 // records is on its way.
 func (p *Partition) twinUpstream(t *Ticket) bool {
-	for _, o := range p.tickets {
-		if o != t && (o.phase == sent || o.phase == typing) && o.overlaps(t) {
+	for _, o := range p.upstream {
+		if o != t && o.isUpstream() && o.overlaps(t) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"slices"
 	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -345,13 +346,13 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 			t.phase = unsettled
 			return
 		}
-		p.state.Settle(t.Expected, t.Records)
+		p.state.Forget(t.open)
 		p.refusedBySequence(now, t)
 		return
 	}
 	switch {
 	case t.base != t.Expected && c.equal == len(t.Records):
-		p.state.Settle(t.Expected, t.Records)
+		p.state.Forget(t.open)
 		p.state.AppendedElsewhere(now.Instant, t.base, len(t.Records), t.sentAt)
 		p.decide(t, Verdict{Kind: Violation, Offset: t.base})
 	case t.base == t.Expected && c.equal == len(t.Records) && c.allAppendIDs:
@@ -381,7 +382,7 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 	case c.missing > 0:
 		p.unknown(t)
 	case p.usedUp(t, s):
-		p.state.Settle(t.Expected, t.Records)
+		p.forgetOverlapping(t)
 		p.decide(t, Verdict{Kind: Taken, Next: p.nextAfter(t, s), LogStart: ps.NoOffset})
 	default:
 		p.lookForBypass(t, s)
@@ -399,6 +400,16 @@ func (p *Partition) usedUp(t *Ticket, s *Stored) bool {
 		}
 	}
 	return true
+}
+
+// forgetOverlapping forgets the open transmissions of the ticket's records,
+// all lost. Equal records of one that was not lost stay open.
+func (p *Partition) forgetOverlapping(t *Ticket) {
+	for _, u := range slices.Clone(p.state.Unsettled()) {
+		if u.Overlaps(t.Expected, t.Records) {
+			p.state.Forget(u)
+		}
+	}
 }
 
 // lost: at the transmission's place lies a batch of the fence with the very
@@ -419,7 +430,7 @@ func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
 		case c.equal > 0:
 			p.state.Settle(u.Expected, u.Records[:upTo-u.Expected])
 		case c.missing == 0 && lost(u, s):
-			p.state.Settle(u.Expected, u.Records)
+			p.state.Forget(u)
 		default:
 			p.raiseBypassed(u, s)
 		}

@@ -90,6 +90,10 @@ type Ticket struct {
 	refused  bool
 }
 
+// isUpstream: a transmission is on its way, or was answered by something that
+// may be an append.
+func (t *Ticket) isUpstream() bool { return t.phase == sent || t.phase == typing }
+
 // predicted is the view that an acknowledgement would bring.
 func (t *Ticket) predicted() ps.View {
 	v := t.used

@@ -86,6 +86,9 @@ func (s *State) ReadView(now Instant, v View) bool {
 	return true
 }
 
+// Deposed reports whether a view of a newer leader epoch was read already.
+func (s *State) Deposed(e LeaderEpoch) bool { return s.epochKnown && e < s.newestEpoch }
+
 // truncated: a new leader's log ended before an offset of which it was known
 // already that it is committed. Only an unclean election does that. No promise holds across one (see
 // ARCHITECTURE.md), but what follows must go on from what is there now.
