@@ -10,6 +10,7 @@ import (
 const (
 	firstAcceptBackoff = 5 * time.Millisecond
 	maxAcceptBackoff   = time.Second
+	fullLogInterval    = time.Second
 )
 
 // serve starts accepting clients of one node, or of the bootstrap address
@@ -47,6 +48,17 @@ func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, node int3
 	}
 }
 
+// turnedAway counts a client for which there is no room, and logs that, at
+// most once per fullLogInterval.
+func (p *Proxy) turnedAway(client net.Conn) {
+	p.metrics.limit(limitConnections)
+	last := p.fullLogged.Load()
+	if now := time.Now().UnixNano(); now-last > int64(fullLogInterval) && p.fullLogged.CompareAndSwap(last, now) {
+		p.cfg.Logger.Warn("too many connections, turning clients away",
+			"max_connections", p.cfg.MaxConnections, "remote", client.RemoteAddr().String())
+	}
+}
+
 // accepted starts serving a client, or turns it away.
 func (p *Proxy) accepted(client net.Conn, node int32) {
 	p.metrics.accepted.Add(1)
@@ -55,7 +67,7 @@ func (p *Proxy) accepted(client net.Conn, node int32) {
 	if full || p.draining {
 		p.mu.Unlock()
 		if full {
-			p.metrics.limit(limitConnections)
+			p.turnedAway(client)
 		}
 		_ = client.Close()
 		return

@@ -129,9 +129,11 @@ func (c *conn) pushSlotLocked(correlationID int32, pooled bool) (*slot, error) {
 	if c.overLocked() {
 		return nil, c.causeLocked()
 	}
-	s := &slot{}
+	var s *slot
 	if pooled {
 		s = slots.Get().(*slot)
+	} else {
+		s = new(slot)
 	}
 	*s = slot{c: c, correlationID: correlationID, pooled: pooled}
 	c.slots.push(s)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Proxy struct {
 	once  sync.Once
 
 	wg sync.WaitGroup // everything that Run starts
+
+	fullLogged atomic.Int64 // when clients turned away were last logged, Unix ns
 
 	mu        sync.Mutex
 	running   bool

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"io"
 
 	"github.com/offsetproxy/offsetproxy/wire"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -91,7 +92,7 @@ func (c *conn) report(err error) {
 		log.Warn("request cannot be served, closing connection", "remote", remote, "reason", err.Error())
 	case errors.Is(err, errNoBroker):
 		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err)
-	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle):
+	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, io.EOF):
 		log.Debug("connection ends", "remote", remote, "reason", err.Error())
 	default:
 		log.Info("connection ends", "remote", remote, "node", c.node, "reason", err.Error())

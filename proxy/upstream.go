@@ -10,7 +10,7 @@ import (
 
 // streamBytes is how wide reads are while an answer longer than the buffer is
 // streamed.
-const streamBytes = 64 << 10
+const streamBytes = 128 << 10
 
 // downlink is the upstreamLoop's state: answers on their way to the client.
 type downlink struct {

@@ -8,8 +8,9 @@ import (
 
 const (
 	// keepBytes is the largest buffer an Inbox holds on to once everything
-	// in it has been consumed; it is what an idle connection may cost.
-	keepBytes = 64 << 10
+	// in it has been consumed: enough for a frame that bears a batch of 64 KiB.
+	// It is also the most that an idle connection costs in each direction.
+	keepBytes = 128 << 10
 	// growthFactor bounds how far a buffer grows beyond what has arrived:
 	// a peer that announces 100 MiB and sends little gets little memory.
 	growthFactor = 16
