@@ -68,6 +68,7 @@ type conn struct {
 	modes       []Mode
 
 	activity atomic.Uint64 // grows with all that moves
+	stopping atomic.Bool   // stopCause is set
 
 	pending
 	gathered []byte // scratch of whoever set flushing
@@ -108,6 +109,10 @@ func (c *conn) clientLoop() error {
 func (c *conn) readFrame() error {
 	need := 4
 	for {
+		if c.stopping.Load() {
+			// Requests that are buffered already count as not read.
+			return c.stopReason()
+		}
 		b := c.in.Bytes()[c.done:]
 		if len(b) >= 4 {
 			size, err := c.frameSize(b)
@@ -140,12 +145,9 @@ func (c *conn) readFrame() error {
 // readError turns the error of a read into the reason why the connection
 // ends, or nil if it was only a tick of the idle check.
 func (c *conn) readError(err error) error {
-	c.mu.Lock()
-	cause := c.stopCause
-	c.mu.Unlock()
 	switch {
-	case cause != nil:
-		return cause
+	case c.stopping.Load():
+		return c.stopReason()
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.first:
 		return malformed(reasonHandshake, "no whole request within %s", c.p.cfg.HandshakeTimeout)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -161,6 +163,12 @@ func (c *conn) readError(err error) error {
 		return malformed(reasonTruncated, "closed within the first request")
 	}
 	return errClientClosed
+}
+
+func (c *conn) stopReason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopCause
 }
 
 // setReadDeadline bounds the next reads from the client; zero: no bound. A
@@ -187,6 +195,7 @@ func (c *conn) closeAfter(cause error) {
 	defer c.mu.Unlock()
 	if c.stopCause == nil {
 		c.stopCause = cause
+		c.stopping.Store(true)
 		_ = c.client.SetReadDeadline(longAgo)
 		c.moved.Broadcast()
 	}

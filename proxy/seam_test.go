@@ -379,12 +379,14 @@ func TestCloseAfterAnswersWhatIsPending(t *testing.T) {
 		c.closeAfter(why)
 		return err
 	})
-	r.client.Send(1, listGroups(), kmsg.NewPtrProduceRequest())
+	r.client.Send(1, listGroups(), kmsg.NewPtrProduceRequest(), listGroups())
 	s := receive(t, "slot", slots)
 	r.expect(1)
 	s.complete(answerFrame(3))
 	r.expect(2)
-	r.client.ExpectClosed()
+	if rest := r.client.ExpectClosed(); len(rest) > 0 {
+		t.Errorf("got %x: a request behind the end was served", rest)
+	}
 	r.awaitEnd()
 }
 
