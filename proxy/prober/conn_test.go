@@ -300,6 +300,66 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
+// heldConn is a connection whose writes wait until gate, of capacity 1, has
+// room.
+type heldConn struct {
+	net.Conn
+	gate chan struct{}
+}
+
+func (c heldConn) Write(p []byte) (int, error) {
+	c.gate <- struct{}{}
+	defer func() { <-c.gate }()
+	return c.Conn.Write(p)
+}
+
+// Requests given up before they are written never are, and leave their place
+// on the wire to others.
+func TestAbandonedBeforeWriting(t *testing.T) {
+	l := steadyLeader()
+	b := &scriptedBroker{handle: l.handle}
+	var gate chan struct{}
+	dial := func(ctx context.Context, node int32) (net.Conn, error) {
+		nc, err := b.dial(ctx, node)
+		return heldConn{nc, gate}, err
+	}
+	run(t, Config{Dial: dial, MaxInFlight: 2}, func(t *testing.T, ctx context.Context, p *Pool) {
+		gate = make(chan struct{}, 1) // of this bubble
+		read := func(ctx context.Context, name string) error {
+			_, err := p.ReadTopic(ctx, testNode, name)
+			return err
+		}
+		if err := read(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // as often as there are places
+			gate <- struct{}{}
+			var calls sync.WaitGroup
+			calls.Go(func() {
+				if err := read(ctx, "held"); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			impatient, cancel := context.WithTimeout(ctx, time.Second)
+			if err := read(impatient, "abandoned"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want the context's cause", err)
+			}
+			cancel()
+			<-gate
+			calls.Wait()
+		}
+		if err := read(ctx, "last"); err != nil {
+			t.Error(err)
+		}
+		for _, r := range b.seen() {
+			if name := *r.(*kmsg.MetadataRequest).Topics[0].Topic; name == "abandoned" {
+				t.Error("an abandoned request was written")
+			}
+		}
+	})
+}
+
 func TestBrokenAnswers(t *testing.T) {
 	huge := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, 0}, 1<<31-1)
 	for _, tc := range []struct {

@@ -154,6 +154,15 @@ func TestViewFromTail(t *testing.T) {
 				if got != tc.want {
 					t.Errorf("got  %+v\nwant %+v", got, tc.want)
 				}
+				rounds := 0
+				for _, k := range keysOf(b.seen()) {
+					if k == kmsg.DescribeProducers {
+						rounds++
+					}
+				}
+				if want := map[bool]int{true: 3, false: 6}[tc.want.FromTail]; rounds != want {
+					t.Errorf("got %d rounds, want %d", rounds, want)
+				}
 			})
 		})
 	}
@@ -224,6 +233,29 @@ func TestViewLeaderEpochs(t *testing.T) {
 			}
 			if asked != 3 {
 				t.Errorf("Metadata was asked %d times, want 3", asked)
+			}
+		})
+	})
+	t.Run("one answer renews the epochs of all partitions", func(t *testing.T) {
+		l := &leader{epoch: 5, ends: []int64{42}, high: 42}
+		b := &scriptedBroker{handle: l.handle}
+		run(t, Config{Dial: b.dial}, func(t *testing.T, ctx context.Context, p *Pool) {
+			for _, epoch := range []int32{5, 6} {
+				b.change(func() { l.epoch, b.requests = epoch, nil })
+				for partition := range int32(4) {
+					if _, err := p.ReadView(ctx, testNode, testTopic, partition); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			asked := 0
+			for _, k := range keysOf(b.seen()) {
+				if k == kmsg.Metadata {
+					asked++
+				}
+			}
+			if asked != 1 {
+				t.Errorf("Metadata was asked %d times after the election, want once", asked)
 			}
 		})
 	})
