@@ -83,7 +83,6 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 // beyond: the batch expects an offset that the log has not reached.
 func (p *Partition) beyond(now ps.Now, t *Ticket, v ps.View) {
 	if v.At < t.admittedAt {
-		t.needAfter = t.admittedAt
 		p.lookAt(now, t, t.Node)
 		return
 	}

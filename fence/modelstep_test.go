@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"slices"
 	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -308,6 +309,7 @@ func (w *modelWorld) undecided() int {
 }
 
 func (w *modelWorld) freshWins(p *modelProxy) {
+	w.conns = slices.DeleteFunc(w.conns, func(c *modelConn) bool { return c.cut && len(c.requests) == 0 && c.working == nil })
 	until := w.now.Add(3 * w.cfg.ProducerExpiry)
 	cl := &modelClient{id: 100 + p.id, appendID: true, proxy: p.id, conns: make([]*modelConn, len(w.proxies))}
 	before := w.wins
@@ -319,8 +321,10 @@ func (w *modelWorld) freshWins(p *modelProxy) {
 		if cl.open == 0 {
 			cl.expected, cl.records, cl.owners = ps.Offset(len(w.cluster.committed)), nil, nil
 			w.addRecord(cl)
+			if conn := cl.conns[p.id]; conn != nil && conn.node != w.cluster.leader {
+				cl.conns[p.id] = nil
+			}
 			w.admit(cl, cl.expected, cl.records, cl.owners)
-			cl.conns[p.id] = nil
 		}
 		w.step()
 	}

@@ -123,6 +123,8 @@ type modelWorld struct {
 	calm    bool // no more faults
 	trace   func(format string, args ...any)
 	failure string
+	// misplaced: the failure is a record at another offset than promised.
+	misplaced bool
 }
 
 func (w *modelWorld) fail(format string, args ...any) {
@@ -200,6 +202,7 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 	}
 	t := r.tx.ticket
 	if want := int(r.tx.expected) + r.place; offset != want {
+		w.misplaced = true
 		w.fail("record of %s committed at %d, promised %d", t, offset, want)
 	}
 	if t.refused {

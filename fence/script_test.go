@@ -17,7 +17,7 @@ import (
 // -rewrite to write outputs anew, and read the difference.
 //
 //	config [marking=log-start] [rounds=n] [broken=guard]   a new partition that knows nothing
-//	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1s] [hold=10s] [answer=5s] [ts=-1h]
+//	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
 //	    records default to one named as the ticket; records of one name are equal;
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
@@ -190,7 +190,7 @@ func (s *script) ticket(a arguments) *Ticket {
 	name := a.first()
 	t := &Ticket{Batch: Batch{
 		Expected: a.offset("at", 0), MaxTimestamp: s.clock().Wall + ps.Timestamp(a.ago("ts", "0s").Milliseconds()),
-		Node: ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1s")),
+		Node: ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1h")),
 		HoldUntil: s.now.Add(a.ago("hold", "10s")), AnswerWithin: a.ago("answer", "5s"),
 	}}
 	for r := range strings.SplitSeq(a.text("records", name), ",") {
