@@ -215,18 +215,17 @@ func checkRefused(answer []byte) error {
 	if err := response.ReadFrom(answer[5:]); err != nil {
 		return err
 	}
-	for _, topic := range response.Topics {
-		for _, partition := range topic.Partitions {
-			if partition.ErrorCode == 0 {
-				return errors.New("bad input was accepted")
-			}
-			if err := kerr.ErrorForCode(partition.ErrorCode); kerr.IsRetriable(err) && !errors.Is(err, kerr.CorruptMessage) {
-				return fmt.Errorf("answer invites a retry: %w", err)
-			}
-			return nil
-		}
+	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+		return fmt.Errorf("answer does not name the one partition: %+v", response.Topics)
 	}
-	return errors.New("answer names no partition")
+	code := response.Topics[0].Partitions[0].ErrorCode
+	if code == 0 {
+		return errors.New("bad input was accepted")
+	}
+	if err := kerr.ErrorForCode(code); kerr.IsRetriable(err) && !errors.Is(err, kerr.CorruptMessage) {
+		return fmt.Errorf("answer invites a retry: %w", err)
+	}
+	return nil
 }
 
 // checkUnsupportedVersion wants what KIP-511 says: a v0 answer with error 35,
