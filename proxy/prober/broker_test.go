@@ -202,6 +202,7 @@ type leader struct {
 	endEpoch   int32              // added to the epoch answered with a log end
 	producers  []kmsg.DescribeProducersResponseTopicPartitionActiveProducer
 	batches    [][]byte // stored, in order
+	eager      bool     // Fetch gives what is above the high watermark too
 	onRequest  func(kmsg.Request)
 }
 
@@ -288,7 +289,7 @@ func (l *leader) fetch(req *kmsg.FetchRequest) kmsg.Response {
 			last := base + int64(binary.BigEndian.Uint32(b[23:]))
 			room := int(rp.PartitionMaxBytes) - len(p.RecordBatches)
 			switch {
-			case last < rp.FetchOffset || last >= l.high:
+			case last < rp.FetchOffset || last >= l.high && !l.eager:
 			case len(p.RecordBatches) == 0 || len(b) <= room:
 				p.RecordBatches = append(p.RecordBatches, b...)
 			case room > 0: // brokers cut the last batch anywhere

@@ -332,7 +332,7 @@ func TestAbandonedBeforeWriting(t *testing.T) {
 		if err := read(ctx, "first"); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // as often as there are places
+		for range 2 {
 			gate <- struct{}{}
 			var calls sync.WaitGroup
 			calls.Go(func() {
@@ -349,8 +349,13 @@ func TestAbandonedBeforeWriting(t *testing.T) {
 			<-gate
 			calls.Wait()
 		}
-		if err := read(ctx, "last"); err != nil {
-			t.Error(err)
+		synctest.Wait()
+		c, err := p.connection(ctx, testNode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(c.tokens); got != 0 {
+			t.Errorf("%d places are taken by nobody", got)
 		}
 		for _, r := range b.seen() {
 			if name := *r.(*kmsg.MetadataRequest).Topics[0].Topic; name == "abandoned" {

@@ -45,6 +45,8 @@ func TestReadRecords(t *testing.T) {
 	}
 	deleted := log()
 	deleted.start = 4
+	eager := log()
+	eager.eager = true
 	for _, tc := range []struct {
 		name       string
 		l          leader
@@ -57,6 +59,7 @@ func TestReadRecords(t *testing.T) {
 		{"inside one batch", log(), Config{}, 1, 3, []int64{1, 2}, 3, 1},
 		{"over two batches", log(), Config{}, 2, 6, []int64{2, 3, 4, 5}, 6, 1},
 		{"up to the high watermark", log(), Config{}, 5, 100, []int64{5, 6, 10, 11}, 12, 1},
+		{"given more than the high watermark", eager, Config{}, 5, 100, []int64{5, 6, 10, 11}, 12, 1},
 		{"at the high watermark", log(), Config{}, 12, 13, nil, 12, 1},
 		{"at the log end", log(), Config{}, 13, 14, nil, 13, 1},
 		{"only a gap", log(), Config{}, 7, 9, nil, 9, 1},
