@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/offsetproxy/offsetproxy/internal/appender"
 )
@@ -16,6 +17,8 @@ func advice(err error) string {
 	var answered *appender.BrokerError
 	var dns *net.DNSError
 	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "Another program uses that port, or one of the ports that follow it for the brokers. Choose another with --listen (broker_ports for the brokers)."
 	case errors.As(err, &dns):
 		return fmt.Sprintf("The name %q could not be resolved; check the address.", dns.Name)
 	case errors.As(err, &unreachable) && unreachable.Bootstrap:

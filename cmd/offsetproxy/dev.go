@@ -53,7 +53,7 @@ func (c *devCmd) Run(env *environment) error {
 	settings.Proxy.Logger = newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
 	p, err := startProxy(env.ctx, settings.Proxy)
 	if err != nil {
-		return fmt.Errorf("%w\nIf the port is in use, choose another with --listen", err)
+		return err
 	}
 	c.welcome(env.stdout, p, cluster)
 	select {
