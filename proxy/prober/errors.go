@@ -28,7 +28,6 @@ const (
 	codeUnknownTopic       int16 = 3
 	codeLeaderNotAvailable int16 = 5
 	codeNotLeader          int16 = 6
-	codeUnsupportedVersion int16 = 35
 	codeFencedLeaderEpoch  int16 = 74
 	codeUnknownLeaderEpoch int16 = 75
 	codeOffsetNotAvailable int16 = 78
