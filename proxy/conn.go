@@ -23,6 +23,9 @@ const (
 	// closeTimeout bounds how long a closed write side waits for the peer to
 	// close too, so that neither side sees a reset.
 	closeTimeout = time.Second
+	// upstreamCloseTimeout is the same for a broker, which may be busy: a
+	// reset would cost it what it has not read yet.
+	upstreamCloseTimeout = 5 * time.Second
 	// idleTicks is into how many parts IdleTimeout is divided for checking.
 	idleTicks = 4
 )
@@ -275,7 +278,7 @@ func (c *conn) endUpstream(abort bool) {
 	}
 	if closeWrite(c.upstream) {
 		c.mu.Lock()
-		c.awaitLocked(closeTimeout, func() bool { return c.upstreamErr != nil })
+		c.awaitLocked(upstreamCloseTimeout, func() bool { return c.upstreamErr != nil })
 		c.mu.Unlock()
 	}
 	_ = c.upstream.Close()

@@ -120,21 +120,32 @@ func TestAcks0HasNoAnswerInAnyVersion(t *testing.T) {
 func TestAcks0SentJustBeforeClosingArrives(t *testing.T) {
 	const records = 50
 	arrived := make(chan struct{}, records)
-	p := scripted(t, proxy.Config{}, func(c *kafkatest.Conn, r kafkatest.Request) bool {
+	closed := make(chan struct{})
+	var p *running
+	p = scripted(t, proxy.Config{}, func(c *kafkatest.Conn, r kafkatest.Request) bool {
 		if r.APIKey == int16(kmsg.Produce) {
 			arrived <- struct{}{}
 			return true
 		}
-		return echo(c, r) // an answer that nobody reads
+		// Busy until after the client has closed. Were the connection closed
+		// here too, this late answer would reset it, and the kernel would
+		// drop the records that were not read yet.
+		<-closed
+		for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until) && p.metric("offsetproxy.connections.open", "") > 0; {
+			time.Sleep(time.Millisecond)
+		}
+		return echo(c, r)
 	})
 	c := kafkatest.Dial(t, p.Addr())
-	var frames []byte
+	frames := kafkatest.RequestFrame(1, listGroups())
 	for i := range int32(records) {
-		frames = append(frames, kafkatest.RequestFrame(i, versioned(kmsg.NewPtrListGroupsRequest(), 1))...)
-		frames = append(frames, kafkatest.RequestFrame(i, produceRequest(9, 0))...)
+		r := produceRequest(9, 0)
+		r.Topics[0].Partitions[0].Records = make([]byte, 10<<10)
+		frames = append(frames, kafkatest.RequestFrame(2+i, r)...)
 	}
 	c.SendBytes(frames)
 	_ = c.Close()
+	close(closed)
 	await(t, "all records arrive", func() bool { return len(arrived) == records })
 }
 
