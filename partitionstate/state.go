@@ -72,11 +72,11 @@ func (s *State) ReadView(now Instant, v View) bool {
 	if short && s.epochKnown && v.LeaderEpoch > s.newestEpoch {
 		s.truncated(now, v)
 	}
+	s.witness(v)
 	if s.hasEnd && v.Next < s.committed {
 		return false
 	}
 	s.newestEpoch, s.epochKnown = v.LeaderEpoch, true
-	s.witness(v)
 	if s.hasView && s.view.LeaderEpoch == v.LeaderEpoch {
 		if v.Next < s.view.Next || v.Next == s.view.Next && v.At < s.view.At {
 			return false
@@ -90,8 +90,9 @@ func (s *State) ReadView(now Instant, v View) bool {
 func (s *State) Deposed(e LeaderEpoch) bool { return s.epochKnown && e < s.newestEpoch }
 
 // truncated: a new leader's log ended before an offset of which it was known
-// already that it is committed. Only an unclean election does that. No promise holds across one (see
-// ARCHITECTURE.md), but what follows must go on from what is there now.
+// already that it is committed. Only an unclean election does that. No promise
+// holds across one (see ARCHITECTURE.md), but what follows must go on from
+// what is there now.
 func (s *State) truncated(now Instant, v View) {
 	s.committed, s.hasEnd = 0, false
 	s.witnessed, s.hasTentative = false, false
@@ -158,15 +159,16 @@ type Append struct {
 	SentAt       Instant // before its bytes were given to the connection
 }
 
-// Acknowledged takes in an append: the log ends behind it, all of it is
-// committed, and the fence's state with it.
+// Acknowledged takes in an append: the log ended behind it, all of it is
+// committed, and the fence's state with it. More may be known to be committed
+// by now; then it is no view of the end.
 func (s *State) Acknowledged(now Instant, a Append) {
 	n := len(a.Records)
 	next := a.At + Offset(n)
 	s.SeeCommitted(now, next, a.SentAt)
 	s.sawState(a.SentAt)
 	s.recent.add(a.At, a.Records)
-	if s.epochKnown && a.LeaderEpoch < s.newestEpoch {
+	if s.epochKnown && a.LeaderEpoch < s.newestEpoch || next < s.committed {
 		return
 	}
 	if s.hasView && s.view.LeaderEpoch == a.LeaderEpoch && s.view.Next >= next {

@@ -1,0 +1,88 @@
+package partitionstate
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// logged is the record that lies at an offset of the only log there is.
+func logged(o Offset) Record { return Record{Digest: uint64(o)*7 + 1, AppendID: o%2 == 0} }
+
+func run(from, upTo Offset) []Record {
+	var records []Record
+	for ; from < upTo; from++ {
+		records = append(records, logged(from))
+	}
+	return records
+}
+
+// What is remembered is true, whatever comes in whichever order; the newest
+// run that was given is always known, and memory stays bounded.
+func TestRecentAgainstTheLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r recent
+		told := map[Offset]bool{} // the naive memory: everything ever told
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				r.trim(rapid.IntRange(0, 20).Draw(t, "keep"))
+			default:
+				at := Offset(rapid.IntRange(0, 60).Draw(t, "at"))
+				n := rapid.SampledFrom([]int{0, 1, 2, 5, 30, recentMax}).Draw(t, "n")
+				end := r.end()
+				had := len(r.records) > 0
+				r.add(at, run(at, at+Offset(n)))
+				for o := at; o < at+Offset(n); o++ {
+					told[o] = true
+				}
+				// Unless it is older than what is kept, it is known now.
+				if n > 0 && (!had || at+Offset(n) > end) {
+					from := max(at, at+Offset(n)-recentMax)
+					if got, ok := r.get(from, at+Offset(n)); !ok || !slices.Equal(got, run(from, at+Offset(n))) {
+						t.Fatalf("added %d..%d and it is not known", at, at+Offset(n))
+					}
+				}
+			}
+			if len(r.records) > 2*recentMax {
+				t.Fatalf("got %d records kept", len(r.records))
+			}
+			from := Offset(rapid.IntRange(0, 100).Draw(t, "from"))
+			upTo := from + Offset(rapid.IntRange(-1, 10).Draw(t, "span"))
+			got, ok := r.get(from, upTo)
+			if !ok {
+				continue
+			}
+			if !slices.Equal(got, run(from, upTo)) {
+				t.Fatalf("%d..%d: got other records than the log has", from, upTo)
+			}
+			for o := from; o < upTo; o++ {
+				if !told[o] {
+					t.Fatalf("got a record at %d that nobody told", o)
+				}
+			}
+		}
+	})
+}
+
+func TestRecentKeepsTheNewest(t *testing.T) {
+	var s State
+	s.Learned(0, run(0, 3*recentMax))
+	if _, ok := s.Known(0, 1); ok {
+		t.Error("the oldest record is still known")
+	}
+	if _, ok := s.Known(2*recentMax, 3*recentMax); !ok {
+		t.Error("the newest records are not known")
+	}
+	s.Idle()
+	if _, ok := s.Known(3*recentMax-recentIdle, 3*recentMax); !ok {
+		t.Error("idle: the newest records are not known")
+	}
+	if _, ok := s.Known(3*recentMax-recentIdle-1, 3*recentMax); ok {
+		t.Error("idle: more is kept than an idle partition may cost")
+	}
+	if got := cap(s.recent.records); got > 2*recentIdle {
+		t.Errorf("idle: memory for %d records is held", got)
+	}
+}
