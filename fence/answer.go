@@ -51,6 +51,8 @@ func judge(c *Config, a Answer) meaning {
 		switch {
 		case c.Unsafe:
 			return appended
+		case base < 0:
+			return noIdea // no broker says so
 		case c.Marking == MarkLogStartOffset && a.LogStart == ps.NoOffset:
 			return notNow
 		case c.Marking == MarkLogAppendTime && a.LogAppendTime != -1 && c.keeps(guardAppendTime):

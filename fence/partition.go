@@ -191,6 +191,11 @@ func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 		p.readBack(now, t)
 		return
 	}
+	if t.detached {
+		// Nothing of it is in the log, and nobody is there to want it there.
+		p.giveBack(t, HoldExpired)
+		return
+	}
 	t.phase = waiting
 	t.refused = true
 	t.needAfter = now.Instant
@@ -211,12 +216,11 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 	p.readBack(now, t)
 	// The bytes may have been given to the connection at any time up to now:
 	// what was decided before a freeze is written after it.
-	t.open = &ps.Unsettled{
+	t.open = p.state.Unsettle(&ps.Unsettled{
 		Expected: t.Expected, Records: t.Records,
 		Epoch: t.epoch, BaseSequence: t.baseSequence, SentAt: now.Instant, Node: t.Node,
 		NextLook: t.HoldUntil,
-	}
-	p.state.Unsettle(t.open)
+	})
 }
 
 // ViewRead takes in a view that was asked for at node; its At must be an

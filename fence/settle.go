@@ -56,11 +56,9 @@ func (s *Stored) at(o ps.Offset) (StoredRecord, bool) {
 type comparison struct {
 	equal, other, missing int
 	allAppendIDs          bool
-	byFence, sameSequence bool // of the first stored one
-	appendTime            bool
 }
 
-func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored, epoch ps.ProducerEpoch, base ps.Sequence) comparison {
+func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored) comparison {
 	c := comparison{allAppendIDs: true}
 	for i, r := range records {
 		o := expected + ps.Offset(i)
@@ -77,11 +75,6 @@ func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored,
 			c.allAppendIDs = c.allAppendIDs && r.AppendID
 		default:
 			c.other++
-		}
-		if c.equal+c.other == 1 {
-			c.byFence = st.ByFence
-			c.sameSequence = st.ByFence && st.Epoch == epoch && st.Sequence == base.Plus(i)
-			c.appendTime = st.AppendTime
 		}
 	}
 	return c
@@ -313,7 +306,7 @@ func (p *Partition) waitingRead(now ps.Now, t *Ticket, s *Stored) {
 		p.settle(now, t, s)
 		return
 	}
-	p.identified(t, compare(t.Expected, t.Records, upTo, s, 0, 0), p.nextAfter(t, s), s.LogStart)
+	p.identified(t, compare(t.Expected, t.Records, upTo, s), p.nextAfter(t, s), s.LogStart)
 }
 
 // nextAfter is the next offset that a refusal after a reading may name: each
@@ -338,7 +331,7 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 		t.phase = unsettled // gone again (compaction): what it was cannot be known
 		return
 	}
-	c := compare(t.base, t.Records, upTo, s, t.epoch, t.baseSequence)
+	c := compare(t.base, t.Records, upTo, s)
 	if !st.AppendTime && p.cfg.keeps(guardTypeBit) || c.equal == 0 {
 		// A duplicate: this transmission left nothing in the log. What it
 		// leaves open is only what was open before it.
@@ -369,7 +362,7 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 	if notCovered(now, t, upTo, s) {
 		return
 	}
-	c := compare(t.Expected, t.Records, upTo, s, 0, 0)
+	c := compare(t.Expected, t.Records, upTo, s)
 	switch {
 	case c.equal == len(t.Records) && c.allAppendIDs:
 		p.state.Settle(t.Expected, t.Records)
@@ -426,7 +419,7 @@ func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
 			continue
 		}
 		upTo := min(u.End(), s.HighWatermark)
-		switch c := compare(u.Expected, u.Records, upTo, s, 0, 0); {
+		switch c := compare(u.Expected, u.Records, upTo, s); {
 		case c.equal > 0:
 			p.state.Settle(u.Expected, u.Records[:upTo-u.Expected])
 		case c.missing == 0 && lost(u, s):

@@ -15,7 +15,8 @@ type Batch struct {
 	// MaxTimestamp is the largest record timestamp.
 	MaxTimestamp ps.Timestamp
 	// Node is the broker that the batch's upstream connection goes to, and
-	// ConnOpened an instant before that connection was opened.
+	// ConnOpened an instant at which that connection was open already: a view
+	// begun before it may be of before a restart.
 	Node       ps.NodeID
 	ConnOpened ps.Instant
 	// HoldUntil is when the proxy must have answered if it can.

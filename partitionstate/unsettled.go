@@ -1,5 +1,7 @@
 package partitionstate
 
+import "slices"
+
 // Unsettled is a transmission whose fate is unknown: its bytes may lie in the
 // log, or may still arrive. It is remembered until it is settled by reading
 // the log, or until no copy can be alive any more.
@@ -32,11 +34,21 @@ func (u *Unsettled) SequenceAt(o Offset) Sequence {
 	return Sequence((int64(u.BaseSequence) + int64(o-u.Expected)) & sequenceMask)
 }
 
-// Unsettle remembers a transmission whose fate is unknown.
-func (s *State) Unsettle(u *Unsettled) {
+// Unsettle remembers a transmission whose fate is unknown, and returns the
+// memory of it. A further copy, stamped alike, of one that is remembered only
+// makes that one younger: a client that sends again and again costs no more.
+func (s *State) Unsettle(u *Unsettled) *Unsettled {
+	for _, o := range s.unsettled {
+		if o.left == len(o.Records) && o.Expected == u.Expected && o.Epoch == u.Epoch &&
+			o.BaseSequence == u.BaseSequence && slices.Equal(o.Records, u.Records) {
+			o.SentAt, o.Node, o.NextLook = max(o.SentAt, u.SentAt), u.Node, max(o.NextLook, u.NextLook)
+			return o
+		}
+	}
 	u.gone = make([]bool, len(u.Records))
 	u.left = len(u.Records)
 	s.unsettled = append(s.unsettled, u)
+	return u
 }
 
 // Unsettled lists what is unknown, oldest first. The caller does not keep it.

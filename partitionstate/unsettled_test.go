@@ -49,8 +49,19 @@ func TestUnsettledAgainstNaive(t *testing.T) {
 			at, records := batch()
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
-				u := &Unsettled{Expected: at, Records: records}
-				s.Unsettle(u)
+				u := &Unsettled{Expected: at, Records: records, BaseSequence: Sequence(rapid.IntRange(0, 1).Draw(t, "sequence"))}
+				want := u
+				for _, o := range order {
+					if len(naive[o]) == len(records) && o.Expected == at && o.BaseSequence == u.BaseSequence && slices.Equal(o.Records, records) {
+						want = o
+					}
+				}
+				if got := s.Unsettle(u); got != want {
+					t.Fatalf("got another memory than of the same transmission")
+				}
+				if want != u {
+					break
+				}
 				order = append(order, u)
 				naive[u] = map[Offset]Record{}
 				for i, r := range records {
