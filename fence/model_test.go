@@ -81,3 +81,26 @@ func TestModel(t *testing.T) {
 		}
 	}
 }
+
+// TestModelBypassed lets plain producers write too: records may then end up
+// elsewhere than promised, but what clients are told stays true, everything
+// ends, and it shows.
+func TestModelBypassed(t *testing.T) {
+	schedules := uint64(1000)
+	if raceEnabled || testing.Short() {
+		schedules = 200
+	}
+	var misplaced, violations, alarms int
+	for seed := range schedules {
+		w := newModelWorld(seed, 0)
+		w.bypassed = true
+		if w.run(); w.failure != "" {
+			t.Fatalf("seed %d: %s", seed, w.failure)
+		}
+		misplaced, violations, alarms = misplaced+w.misplacements, violations+w.violations, alarms+w.alarms
+	}
+	t.Logf("%d records misplaced, %d violations told, %d alarms", misplaced, violations, alarms)
+	if misplaced == 0 || violations == 0 || alarms == 0 {
+		t.Error("nothing of the bypassing shows")
+	}
+}

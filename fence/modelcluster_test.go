@@ -108,6 +108,13 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 	return 0
 }
 
+// append is what a plain producer does that goes around the proxies.
+func (c *modelCluster) append(r ps.Record) {
+	if l := &c.replicas[c.leader]; l.leads && l.epoch == c.epoch {
+		l.log = append(l.log, modelRecord{Record: r, leaderEpoch: l.epoch})
+	}
+}
+
 func (r *modelReplica) note(epoch ps.ProducerEpoch, b modelBatch) {
 	if !r.hasState || r.stateEpoch != epoch {
 		r.batches = r.batches[:0]

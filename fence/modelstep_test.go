@@ -77,6 +77,10 @@ func (w *modelWorld) fault(p *modelProxy, i, kind int) {
 			w.leave(t)
 			t.client.again = 1 + w.rng.IntN(2)
 		}
+	case w.bypassed:
+		w.trace("foreign append at %d", w.cluster.leader)
+		w.digests++
+		w.cluster.append(ps.Record{Digest: w.digests})
 	}
 }
 
