@@ -1,7 +1,5 @@
 //go:build !linux && !darwin && !freebsd
 
-//go:build !unix
-
 package proxy
 
 import "net"
