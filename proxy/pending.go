@@ -248,14 +248,8 @@ func (c *conn) frontDoneLocked() bool {
 	return c.claimed == 0 && c.slots.len() > 0 && c.slots.at(0).state == slotDone
 }
 
-// kick makes sure that done slots at the front get written, by a flusher of
-// its own if nobody else is about to do it. It never blocks on a socket.
-func (c *conn) kick() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.kickLocked()
-}
-
+// kickLocked makes sure that done slots at the front get written, by a flusher
+// of its own if nobody else is about to do it. It never blocks on a socket.
 func (c *conn) kickLocked() {
 	if c.flushing || c.loopWillFlush || c.closed || !c.frontDoneLocked() {
 		return

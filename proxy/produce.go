@@ -19,6 +19,10 @@ import (
 // judged: the name of a topic id, a topic's configuration.
 const lookupTimeout = 5 * time.Second
 
+// keptInspectorBytes is the largest decompression buffer that is kept for the
+// next batch.
+const keptInspectorBytes = 1 << 20
+
 // shortestHold is for how long a batch may be held whatever its timeout: long
 // enough to read a view.
 const shortestHold = 500 * time.Millisecond
@@ -43,6 +47,28 @@ func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, er
 	}
 	f.admit(x, view, modes)
 	return true, x.send(frame, view)
+}
+
+// unreachable answers a Produce request with fenced partitions whose broker
+// cannot be dialled: surely nothing was sent, which a closed connection would
+// leave open. Other requests get no answer, as from a broker that is down.
+func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error {
+	view := &c.produceView
+	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
+		return malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
+	}
+	_, any, err := f.modes(c, view)
+	if err != nil || !any || view.Acks == 0 {
+		return err
+	}
+	x, err := f.newExchange(c, h, view)
+	if err != nil {
+		return err
+	}
+	for i := range x.entries {
+		x.refuse(&x.entries[i], kerr.NotLeaderForPartition.Code, "not appended, send again: the broker cannot be reached")
+	}
+	return nil
 }
 
 // modes finds each partition's mode. A topic id that cannot be resolved now
@@ -146,6 +172,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
 		}
 		if code != 0 {
 			f.metrics.refusedUnfenced()
+			f.logRefusal(x.c, p, code, message)
 			x.refuse(e, code, message)
 			continue
 		}
@@ -228,7 +255,10 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	f.inspecting <- struct{}{}
 	defer func() { <-f.inspecting }()
 	in := f.inspectors.Get().(*wire.Inspector)
-	defer f.inspectors.Put(in)
+	defer func() {
+		in.Shrink(keptInspectorBytes)
+		f.inspectors.Put(in)
+	}()
 	found, err := in.Inspect(header, batch)
 	if err != nil {
 		return kafkaCode(err), err.Error()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/offsetproxy/offsetproxy/wire"
@@ -18,6 +19,10 @@ func (c *conn) handle() error {
 	c.p.metrics.request(h.APIKey)
 	if err := checkVersion(h.APIKey, h.APIVersion); err != nil {
 		return c.refuseVersion(h, err)
+	}
+	if c.p.cfg.BrokerKind == EmbeddedKfake && kmsg.RequestForKey(h.APIKey) == nil {
+		// Brokers close such a connection; kfake would end the process.
+		return fmt.Errorf("%w: api key %d is not known", errUnsupportedVersion, h.APIKey)
 	}
 	if h.APIKey == int16(kmsg.Produce) {
 		return c.handleProduce(h)
@@ -65,6 +70,9 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 	}
 	if c.p.fencing != nil {
 		if err := c.openUpstream(); err != nil {
+			if answerErr := c.p.fencing.unreachable(c, h, c.frame); answerErr != nil {
+				return answerErr
+			}
 			return err
 		}
 		if handled, err := c.p.fencing.produce(c, h, c.frame); handled || err != nil {

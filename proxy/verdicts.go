@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // messageTransactional: an abort marker alone would move the offset on.
@@ -55,4 +57,16 @@ func (f *fencing) observe(e *entry, v fence.Verdict) {
 		f.logger.Debug("batch not appended",
 			"topic", key.Topic, "partition", key.Partition, "expected", int64(e.ticket.Expected), "verdict", v.String())
 	}
+}
+
+// logRefusal logs a partition that was refused before it reached the fence. Bad
+// bytes are a warning: some client or network is broken. All else is the
+// client's business, which it was told in the answer.
+func (f *fencing) logRefusal(c *conn, p *wire.ProducePartition, code int16, message string) {
+	level := debugLevel
+	if code == kerr.CorruptMessage.Code || code == kerr.MessageTooLarge.Code {
+		level = slog.LevelWarn
+	}
+	f.logger.Log(f.ctx, level, "batch refused", "remote", c.client.RemoteAddr().String(),
+		"topic", string(p.Topic), "partition", p.Partition, "code", code, "reason", message)
 }

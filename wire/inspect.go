@@ -50,6 +50,17 @@ func NewInspector(names HeaderNames, maxDecompressed int) *Inspector {
 	}
 }
 
+// Shrink lets go of the decompression buffer if it is larger than keep bytes.
+// It ends the validity of what the last Inspect returned.
+func (in *Inspector) Shrink(keep int) {
+	if cap(in.decompressed) > keep {
+		in.decompressed = nil
+	}
+	if cap(in.digests) > keep/8 {
+		in.digests = nil
+	}
+}
+
 // Inspect walks the records of a batch that ParseBatch has accepted with
 // header h: all well formed, as many as h says, offset deltas 0, 1, 2, …, no
 // bytes after the last. The batch is not changed. Errors: ErrCorrupt (also
