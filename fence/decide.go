@@ -101,14 +101,14 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		p.send(now, t, v, Effect{Kind: Send, Ticket: t, Unstamped: true})
 		return
 	}
-	// Truncation of a first, uncommitted stamped batch would leave the
-	// partition without state while the view lives.
-	if v.HighWatermark < v.Next && !p.state.Witnessed(now.Instant, p.cfg.ViewMaxAge) && p.cfg.keeps(guardWitness) {
+	// Truncation of uncommitted stamped batches would leave the partition
+	// without state while the view lives, were there none below them that
+	// lives as long.
+	if v.HighWatermark < v.Next && !p.witnessed(now) && p.cfg.keeps(guardWitness) {
 		p.lookAt(now, t, t.Node)
 		return
 	}
-	youngEnough := v.StateTimestamp != -1 && now.Wall.Sub(v.StateTimestamp) < p.cfg.ProducerExpiry-p.cfg.stateUse()
-	if !v.Aligned() && !youngEnough && p.cfg.keeps(guardDrift) {
+	if !v.Aligned() && !p.outlivesUse(now, v.StateTimestamp) && p.cfg.keeps(guardDrift) {
 		p.giveBack(t, StateNearExpiry)
 		return
 	}
@@ -151,6 +151,19 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	t.again = again
 	t.epoch, t.baseSequence = epoch, sequence
 	p.send(now, t, v, Effect{Kind: Send, Ticket: t, Epoch: epoch, BaseSequence: sequence})
+}
+
+// witnessed reports whether committed fence state was seen that is still there
+// when all that is sent on it has arrived.
+func (p *Partition) witnessed(now ps.Now) bool {
+	timestamp, ok := p.state.Witnessed(now.Instant, p.cfg.ViewMaxAge)
+	return ok && (p.outlivesUse(now, timestamp) || !p.cfg.keeps(guardWitnessLife))
+}
+
+// outlivesUse reports whether fence state with this timestamp lives longer
+// than a view, and what is sent on it, can be of use.
+func (p *Partition) outlivesUse(now ps.Now, timestamp ps.Timestamp) bool {
+	return timestamp != -1 && now.Wall.Sub(timestamp) < p.cfg.ProducerExpiry-p.cfg.stateUse()
 }
 
 func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {

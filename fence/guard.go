@@ -11,6 +11,7 @@ const (
 	guardViewAge                        // no sending on an old view
 	guardConnAge                        // no sending on a view older than the connection
 	guardWitness                        // no sending on an uncommitted end before committed state was seen
+	guardWitnessLife                    // … that lives as long as what is sent
 	guardDrift                          // no sending on unaligned state that may expire
 	guardArming                         // all proxies arm with the same sequence
 	guardOneInFlight                    // no sending on a predicted end
@@ -19,7 +20,6 @@ const (
 	guardWeak                           // nothing but unknown while a transmission is
 	guardSameSequence                   // an unknown batch is sent again as before
 	guardAbandon                        // an answer after abandoning is not judged
-	guardEnd
 )
 
 // keeps reports whether the guard is in place.

@@ -17,14 +17,16 @@ func TestGuardsAreNeeded(t *testing.T) {
 		misplaces bool
 	}{
 		{"append time", guardAppendTime, 1, false},
-		{"view age", guardViewAge, 23690, true},
-		{"witness", guardWitness, 53239, true},
-		{"drift", guardDrift, 28481, true},
-		{"arming", guardArming, 40508, true},
-		{"one in flight", guardOneInFlight, 25670, true},
-		{"uncommitted", guardUncommitted, 1949, false},
+		{"view age", guardViewAge, 1, true},
+		{"witness", guardWitness, 1, true},
+		{"witness life", guardWitnessLife, 1_300_195_339, true},
+		{"drift", guardDrift, 1, true},
+		{"arming", guardArming, 1, true},
+		{"one in flight", guardOneInFlight, 1, true},
+		{"uncommitted", guardUncommitted, 1, false},
 		{"identity", guardIdentity, 1, false},
 		{"weak", guardWeak, 1, false},
+		{"connection age", guardConnAge, 1, true},
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for seed := g.seed; seed < g.seed+schedules; seed++ {

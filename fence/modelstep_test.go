@@ -89,7 +89,7 @@ func (w *modelWorld) pass() {
 	var d time.Duration
 	switch r := w.rng.IntN(2000); {
 	case r < 1950:
-		d = time.Duration(w.rng.Int64N(int64(2 * time.Millisecond)))
+		d = time.Duration(w.rng.Int64N(int64(w.tempo)))
 	case r < 1990 || w.calm:
 		d = time.Duration(w.rng.Int64N(int64(60 * time.Millisecond)))
 	case r < 1998:
@@ -135,24 +135,27 @@ func (w *modelWorld) idle(p *modelProxy) {
 	p.part = New(w.cfg, p.state)
 }
 
+// pick finds a connection of which something holds, from a random one on.
+func (w *modelWorld) pick(holds func(*modelConn) bool) *modelConn {
+	n := len(w.conns)
+	if n == 0 {
+		return nil
+	}
+	from := w.rng.IntN(n)
+	for i := range n {
+		if conn := w.conns[(from+i)%n]; holds(conn) {
+			return conn
+		}
+	}
+	return nil
+}
+
 // brokerReads lets a broker take the next request off a connection.
 func (w *modelWorld) brokerReads() {
-	var conn *modelConn
-	for range 4 {
-		if len(w.conns) == 0 {
-			return
-		}
-		i := w.rng.IntN(len(w.conns))
-		conn = w.conns[i]
-		if conn.working == nil && len(conn.requests) > 0 {
-			break
-		}
-		if conn.cut && len(conn.requests) == 0 {
-			w.conns[i] = w.conns[len(w.conns)-1]
-			w.conns = w.conns[:len(w.conns)-1]
-		}
-		conn = nil
+	if w.rng.IntN(8) == 0 {
+		w.conns = slices.DeleteFunc(w.conns, func(c *modelConn) bool { return c.cut && len(c.requests) == 0 && c.working == nil })
 	}
+	conn := w.pick(func(c *modelConn) bool { return c.working == nil && len(c.requests) > 0 })
 	if conn == nil {
 		return
 	}
@@ -175,38 +178,42 @@ func (w *modelWorld) brokerReads() {
 	conn.working = tx
 }
 
-// brokerAnswers lets a broker answer what it has committed, and delivers an
+// brokerAnswers lets a broker answer what it has committed, or delivers an
 // answer to its proxy.
 func (w *modelWorld) brokerAnswers() {
-	for range 4 {
-		if len(w.conns) == 0 {
-			return
-		}
-		conn := w.conns[w.rng.IntN(len(w.conns))]
-		if tx := conn.working; tx != nil {
-			r := &w.cluster.replicas[conn.node]
-			a := Answer{BaseOffset: ps.Offset(tx.base), LogAppendTime: tx.duplicateAt}
-			switch {
-			case !r.leads:
-				a.Code = 6
-			case r.hw >= tx.end:
-			case w.now.Sub(tx.workedAt) > modelBrokerMax:
-				a.Code = 7
-			default:
-				continue
-			}
-			conn.working = nil
-			conn.answers = append(conn.answers, modelAnswerTo{tx, a})
-			return
-		}
-		if len(conn.answers) > 0 && conn.proxy.frozen <= w.now && !conn.cut {
+	if w.rng.IntN(2) == 0 {
+		conn := w.pick(func(c *modelConn) bool { return len(c.answers) > 0 && !c.cut && c.proxy.frozen <= w.now })
+		if conn != nil {
 			a := conn.answers[0]
 			conn.answers = conn.answers[1:]
 			w.trace("answer for %v: %+v", a.tx.ticket, a.answer)
 			w.apply(conn.proxy, conn.proxy.part.Answered(w.clock(), &a.tx.ticket.Ticket, a.answer))
-			return
 		}
+		return
 	}
+	w.pick(w.brokerFinishes)
+}
+
+// brokerFinishes answers what a connection's broker has in work, if it can.
+func (w *modelWorld) brokerFinishes(conn *modelConn) bool {
+	tx := conn.working
+	if tx == nil {
+		return false
+	}
+	r := &w.cluster.replicas[conn.node]
+	a := Answer{BaseOffset: ps.Offset(tx.base), LogAppendTime: tx.duplicateAt}
+	switch {
+	case !r.leads:
+		a.Code = 6
+	case r.hw >= tx.end:
+	case w.now.Sub(tx.workedAt) > modelBrokerMax:
+		a.Code = 7
+	default:
+		return false
+	}
+	conn.working = nil
+	conn.answers = append(conn.answers, modelAnswerTo{tx, a})
+	return true
 }
 
 // afterLearning: a deposed leader gives up what it has in work.
@@ -287,6 +294,7 @@ func (w *modelWorld) recordStep(p *modelProxy) {
 // that new ones win through every proxy.
 func (w *modelWorld) settleDown() {
 	w.calm = true
+	w.tempo = min(w.tempo, 2*time.Millisecond)
 	for _, p := range w.proxies {
 		p.frozen = 0
 	}
@@ -313,7 +321,6 @@ func (w *modelWorld) undecided() int {
 }
 
 func (w *modelWorld) freshWins(p *modelProxy) {
-	w.conns = slices.DeleteFunc(w.conns, func(c *modelConn) bool { return c.cut && len(c.requests) == 0 && c.working == nil })
 	until := w.now.Add(3 * w.cfg.ProducerExpiry)
 	cl := &modelClient{id: 100 + p.id, appendID: true, proxy: p.id, conns: make([]*modelConn, len(w.proxies))}
 	before := w.wins

@@ -119,7 +119,8 @@ type modelWorld struct {
 	weak    map[ps.Record][]weakVerdict
 	wins    int
 	kinds   [Failed + 1]int
-	trouble int // how many of four faults happen, less one
+	tempo   time.Duration // most of the time, less than this passes in a step
+	trouble int           // how many of four faults happen, less one
 	// bypassed: plain producers write, too. Then records may be misplaced; what
 	// is told of them must still be true.
 	bypassed                          bool
@@ -151,6 +152,7 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 	c.fail, c.onCommit = w.fail, w.committed
 	c.appendTime = w.rng.IntN(10) == 0
 	w.trouble = w.rng.IntN(4)
+	w.tempo = []time.Duration{time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]
 	w.history()
 	for i := range c.replicas {
 		c.replicas[i].epoch = -1
@@ -177,9 +179,10 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 // drifted from the offset, or a raised epoch, or nothing.
 func (w *modelWorld) history() {
 	var log []modelRecord
+	written := w.clock().Wall - ps.Timestamp(w.rng.Int64N(w.cfg.ProducerExpiry.Milliseconds()))
 	add := func(fence bool, epoch ps.ProducerEpoch, sequence ps.Sequence) {
 		w.digests++
-		log = append(log, modelRecord{Record: ps.Record{Digest: w.digests}, fence: fence, epoch: epoch, sequence: sequence, timestamp: w.clock().Wall})
+		log = append(log, modelRecord{Record: ps.Record{Digest: w.digests}, fence: fence, epoch: epoch, sequence: sequence, timestamp: written})
 	}
 	switch w.rng.IntN(6) {
 	case 0:
@@ -192,6 +195,8 @@ func (w *modelWorld) history() {
 		add(true, 3, 1<<31-1-ps.Sequence(w.rng.IntN(4)))
 	case 2:
 		add(false, 0, 0)
+	case 3:
+		add(true, 0, 0)
 	}
 	for i := range w.cluster.replicas {
 		w.cluster.replicas[i].log = slices.Clone(log)

@@ -308,7 +308,7 @@ func (s *script) state() string {
 	} else {
 		b.WriteString("view: none\n")
 	}
-	fmt.Fprintf(&b, "committed: %d\nwitnessed: %v\n", state.LowerBound(), state.Witnessed(s.now, s.cfg.ViewMaxAge))
+	fmt.Fprintf(&b, "committed: %d\nwitnessed: %v\n", state.LowerBound(), s.part.witnessed(s.clock()))
 	for _, u := range state.Unsettled() {
 		fmt.Fprintf(&b, "unknown: %d..%d seq %d\n", u.Expected, u.End()-1, u.BaseSequence)
 	}

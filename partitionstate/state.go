@@ -21,15 +21,18 @@ type State struct {
 	// learntAt is when this proxy heard of it.
 	learntAt Instant
 
-	// witnessedAt is when committed fence state was last seen.
-	witnessedAt Instant
-	witnessed   bool
+	// witnessedAt is when committed fence state was last seen, and
+	// witnessedTimestamp the max timestamp from which its expiry counts.
+	witnessedAt        Instant
+	witnessedTimestamp Timestamp
+	witnessed          bool
 	// tentative is a log end whose fence state was seen before it was
 	// committed, in tentativeEpoch; once the high watermark reaches it in the
 	// same leader epoch, the state is witnessed.
-	tentative      Offset
-	tentativeEpoch LeaderEpoch
-	hasTentative   bool
+	tentative          Offset
+	tentativeEpoch     LeaderEpoch
+	tentativeTimestamp Timestamp
+	hasTentative       bool
 
 	recent    recent
 	unsettled []*Unsettled
@@ -52,9 +55,9 @@ func (s *State) CommittedEnd(now Instant, maxAge time.Duration) (Offset, bool) {
 func (s *State) LowerBound() Offset { return s.committed }
 
 // Witnessed reports whether committed fence state was seen not longer than
-// maxAge ago.
-func (s *State) Witnessed(now Instant, maxAge time.Duration) bool {
-	return s.witnessed && now.Sub(s.witnessedAt) < maxAge
+// maxAge ago, and the timestamp from which its expiry counts; −1 unknown.
+func (s *State) Witnessed(now Instant, maxAge time.Duration) (Timestamp, bool) {
+	return s.witnessedTimestamp, s.witnessed && now.Sub(s.witnessedAt) < maxAge
 }
 
 // ReadView takes in a view that was read from a broker and arrived now. False
@@ -112,20 +115,23 @@ func (s *State) witness(v View) {
 	if v.HighWatermark == NoOffset {
 		return
 	}
-	if v.HighWatermark >= v.Next ||
-		s.hasTentative && s.tentativeEpoch == v.LeaderEpoch && v.HighWatermark >= s.tentative {
-		s.sawState(v.At)
+	reached := s.hasTentative && s.tentativeEpoch == v.LeaderEpoch && v.HighWatermark >= s.tentative
+	switch {
+	case v.HighWatermark >= v.Next:
+		s.sawState(v.At, v.StateTimestamp)
 		s.hasTentative = false
-		return
-	}
-	if !s.hasTentative || s.tentativeEpoch != v.LeaderEpoch {
+	case reached:
+		s.sawState(v.At, s.tentativeTimestamp)
+		s.hasTentative = false
+	case !s.hasTentative || s.tentativeEpoch != v.LeaderEpoch:
 		s.tentative, s.tentativeEpoch, s.hasTentative = v.Next, v.LeaderEpoch, true
+		s.tentativeTimestamp = v.StateTimestamp
 	}
 }
 
-func (s *State) sawState(at Instant) {
+func (s *State) sawState(at Instant, timestamp Timestamp) {
 	if !s.witnessed || at > s.witnessedAt {
-		s.witnessed, s.witnessedAt = true, at
+		s.witnessed, s.witnessedAt, s.witnessedTimestamp = true, at, timestamp
 	}
 }
 
@@ -166,7 +172,7 @@ func (s *State) Acknowledged(now Instant, a Append) {
 	n := len(a.Records)
 	next := a.At + Offset(n)
 	s.SeeCommitted(now, next, a.SentAt)
-	s.sawState(a.SentAt)
+	s.sawState(a.SentAt, a.MaxTimestamp)
 	s.recent.add(a.At, a.Records)
 	if s.epochKnown && a.LeaderEpoch < s.newestEpoch || next < s.committed {
 		return

@@ -26,7 +26,7 @@ func TestZeroStateKnowsNothing(t *testing.T) {
 	if _, ok := s.CommittedEnd(0, age); ok {
 		t.Error("got a committed end")
 	}
-	if s.Witnessed(0, age) {
+	if _, ok := s.Witnessed(0, age); ok {
 		t.Error("got witnessed state")
 	}
 	if _, ok := s.Known(0, 1); ok {
@@ -71,7 +71,10 @@ func TestAcknowledgedIsAView(t *testing.T) {
 	if got, ok := s.View(); !ok || got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if !s.Witnessed(at(69), age) || s.Witnessed(at(70), age) {
+	if timestamp, ok := s.Witnessed(at(69), age); !ok || timestamp != 99 {
+		t.Errorf("got state of %d witnessed: %v, want of 99", timestamp, ok)
+	}
+	if _, ok := s.Witnessed(at(70), age); ok {
 		t.Error("witnessed must count from the sending")
 	}
 	if _, ok := s.Known(5, 7); !ok {
@@ -164,7 +167,7 @@ func TestWitness(t *testing.T) {
 		for _, v := range c.views {
 			s.ReadView(v.At, v)
 		}
-		if got := s.Witnessed(at(5), age); got != c.want {
+		if _, got := s.Witnessed(at(5), age); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
