@@ -2,7 +2,6 @@ package bench
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
@@ -135,7 +134,7 @@ func (w *writer) acknowledged(tb testing.TB) {
 		if p.ErrorMessage != nil {
 			message = *p.ErrorMessage
 		}
-		tb.Fatal(fmt.Sprintf("%s: error %d %s", w.target.name, p.ErrorCode, message))
+		tb.Fatalf("%s: error %d %s", w.target.name, p.ErrorCode, message)
 	}
 }
 
