@@ -77,7 +77,7 @@ func bulk(b *testing.B, targets []target) {
 		}
 		ratio := pairedRatio(rates[i], rates[0])
 		fmt.Printf("  %-22s %7.1f MB/s   %.2f of direct   proxy %.2f cpu-s/GB\n", t.name, median(rates[i]), ratio, perGB)
-		b.ReportMetric(ratio, t.name+"-bulk-ratio")
+		b.ReportMetric(ratio, unit(t)+"-bulk-ratio")
 	}
 }
 
@@ -94,7 +94,7 @@ func ping(b *testing.B, targets []target) {
 	fmt.Printf("\none in flight: %d bytes, %d requests a round, %d rounds\n", pingBatch, pings, rounds)
 	for i, t := range targets {
 		fmt.Printf("  %-22s p50 %6.0f µs   %+5.0f µs   %.2f of direct\n", t.name, median(p50[i]), median(p50[i])-median(p50[0]), pairedRatio(p50[i], p50[0]))
-		b.ReportMetric(median(p50[i])-median(p50[0]), t.name+"-p50-extra-µs")
+		b.ReportMetric(median(p50[i])-median(p50[0]), unit(t)+"-p50-extra-µs")
 	}
 }
 
@@ -136,6 +136,15 @@ func setUp(b *testing.B) []target {
 	admin := kadm.NewClient(client)
 	if _, err := admin.CreateTopics(ctx, partitions, 1, nil, plainTopic, fencedRule); err != nil {
 		b.Fatal(err)
+	}
+	for awaited := time.Now().Add(30 * time.Second); ; {
+		ends, err := admin.ListEndOffsets(ctx, plainTopic, fencedRule)
+		if err == nil && ends.Error() == nil {
+			break
+		}
+		if time.Now().After(awaited) {
+			b.Fatalf("no leaders: %v, %v", err, ends.Error())
+		}
 	}
 	through := awaitLeader(b, listen)
 	return []target{
@@ -197,3 +206,6 @@ func pairedRatio(values, base []float64) float64 {
 	}
 	return median(ratios)
 }
+
+// unit is the target's name as a metric's unit may have it.
+func unit(t target) string { return strings.NewReplacer(" ", "-", ",", "").Replace(t.name) }

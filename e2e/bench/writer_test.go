@@ -1,11 +1,12 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
-	"strconv"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type writer struct {
 	target target
 	next   [partitions]int64 // of conditional targets
 	value  []byte
+	frames [partitions]frame
 	answer []byte
 }
 
@@ -67,24 +69,51 @@ func (w *writer) findEnds(tb testing.TB) {
 	}
 }
 
-// send writes one batch to a partition.
+// send writes one batch to a partition: a frame made once, in which only the
+// condition and the checksum change.
 func (w *writer) send(tb testing.TB, partition int32) {
-	record := kmsg.Record{Value: w.value}
-	if w.target.conditional {
-		record.Headers = []kmsg.Header{{Key: "expected-offset", Value: strconv.AppendInt(nil, w.next[partition], 10)}}
+	f := &w.frames[partition]
+	if f.bytes == nil {
+		*f = w.frame(partition)
 	}
+	if w.target.conditional {
+		copy(f.condition, fmt.Sprintf("%0*d", conditionDigits, w.next[partition]))
+		binary.BigEndian.PutUint32(f.batch[17:], crc32.Checksum(f.batch[21:], castagnoli))
+	}
+	if _, err := w.conn.Write(f.bytes); err != nil {
+		tb.Fatal(err)
+	}
+	w.next[partition]++
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// conditionDigits is the width of an expected-offset with leading zeros.
+const conditionDigits = 19
+
+// frame is a Produce request of one batch of one record.
+type frame struct {
+	bytes     []byte
+	batch     []byte // in bytes
+	condition []byte // in batch; nil without
+}
+
+func (w *writer) frame(partition int32) frame {
+	record := kmsg.Record{Value: w.value}
+	placeholder := bytes.Repeat([]byte{'9'}, conditionDigits)
+	if w.target.conditional {
+		record.Headers = []kmsg.Header{{Key: "expected-offset", Value: placeholder}}
+	}
+	// The length is a varint that counts what follows it.
 	record.Length = int32(len(record.AppendTo(nil)) - 1)
-	encoded := record.AppendTo(nil)
-	record.Length = int32(len(encoded) - lengthOfVarint(record.Length))
-	encoded = record.AppendTo(nil)
 	now := time.Now().UnixMilli()
 	batch := kmsg.RecordBatch{
 		Magic: 2, PartitionLeaderEpoch: -1, FirstTimestamp: now, MaxTimestamp: now,
-		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1, Records: encoded,
+		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1, Records: record.AppendTo(nil),
 	}
 	batch.Length = int32(len(batch.AppendTo(nil)) - 12)
-	bytes := batch.AppendTo(nil)
-	binary.BigEndian.PutUint32(bytes[17:], crc32.Checksum(bytes[21:], crc32.MakeTable(crc32.Castagnoli)))
+	encoded := batch.AppendTo(nil)
+	binary.BigEndian.PutUint32(encoded[17:], crc32.Checksum(encoded[21:], castagnoli))
 
 	request := kmsg.NewPtrProduceRequest()
 	request.Version = produceVersion
@@ -92,17 +121,16 @@ func (w *writer) send(tb testing.TB, partition int32) {
 	topic := kmsg.NewProduceRequestTopic()
 	topic.Topic = w.target.topic
 	p := kmsg.NewProduceRequestTopicPartition()
-	p.Partition, p.Records = partition, bytes
+	p.Partition, p.Records = partition, encoded
 	topic.Partitions = append(topic.Partitions, p)
 	request.Topics = append(request.Topics, topic)
-	if _, err := w.conn.Write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")).AppendRequest(nil, request, 0)); err != nil {
-		tb.Fatal(err)
+	f := frame{bytes: kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")).AppendRequest(nil, request, 0)}
+	at := bytes.Index(f.bytes, encoded)
+	f.batch = f.bytes[at : at+len(encoded)]
+	if at := bytes.Index(f.batch, placeholder); at >= 0 {
+		f.condition = f.batch[at : at+conditionDigits]
 	}
-	w.next[partition]++
-}
-
-func lengthOfVarint(v int32) int {
-	return len(binary.AppendVarint(nil, int64(v)))
+	return f
 }
 
 // receive reads one answer, without its length.
