@@ -15,8 +15,7 @@ var (
 
 const modelRun = 400 // steps with faults in one schedule
 
-// runModel runs one schedule; it returns the steps taken, what failed, and the
-// last 60 lines of the schedule.
+// runModel runs one schedule; what failed is in the world it returns.
 func runModel(seed uint64, broken guard) (w *modelWorld, steps int) {
 	w = newModelWorld(seed, broken)
 	return w, w.run()

@@ -61,7 +61,6 @@ type modelCluster struct {
 	committed  []modelRecord // the truth
 	appendTime bool          // a LogAppendTime topic
 	onCommit   func(offset int, r *modelRecord)
-	fail       func(format string, args ...any)
 }
 
 func (c *modelCluster) last(r *modelReplica) ps.Sequence { return r.batches[len(r.batches)-1].last }

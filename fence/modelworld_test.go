@@ -149,7 +149,7 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 	}
 	c := &w.cluster
 	c.inSync = [3]bool{true, true, true}
-	c.fail, c.onCommit = w.fail, w.committed
+	c.onCommit = w.committed
 	c.appendTime = w.rng.IntN(10) == 0
 	w.trouble = w.rng.IntN(4)
 	w.tempo = []time.Duration{time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]
