@@ -41,8 +41,9 @@ check: ## format, vet, staticcheck, architecture
 	$(GO) test ./internal/architecture
 
 .PHONY: unit
-unit: ## unit tests with the race detector
+unit: ## unit tests with the race detector; allocations and the long model without
 	$(GO) test -race $(UNIT_PACKAGES)
+	$(GO) test -run='Allocates|Model' ./wire ./fence
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME
