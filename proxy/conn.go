@@ -53,7 +53,7 @@ type conn struct {
 	// Set by the clientLoop before the upstreamLoop starts, then constant.
 	upstream net.Conn
 	node     int32      // broker that upstream goes to; unknownNode before
-	openedAt ps.Instant // taken before the dial of upstream began
+	openedAt ps.Instant // upstream was open by then
 
 	// The clientLoop's own.
 	in       *wire.Inbox
@@ -69,6 +69,9 @@ type conn struct {
 	// produceView and modes are scratch for the Produce request in frame.
 	produceView wire.Produce
 	modes       []Mode
+	// lookupUntil ends the readings that the request in frame waits for; zero:
+	// it has not waited for any.
+	lookupUntil time.Time
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set

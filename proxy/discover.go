@@ -171,8 +171,8 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // dialFor opens the upstream connection for a client that came in on the
 // listener of a node, or on the bootstrap listener (unknownNode), which any
-// live broker serves. It returns the node that was reached and an instant
-// before its dial began. The error wraps errNoBroker.
+// live broker serves. It returns the node that was reached and an instant at
+// which the connection was open. The error wraps errNoBroker.
 func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.Instant, error) {
 	var brokers []broker
 	if target == unknownNode {
@@ -185,10 +185,10 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.
 	}
 	failures := []error{errNoBroker}
 	for _, b := range brokers {
-		begun := instant()
 		conn, err := p.dial(ctx, b.upstream)
 		if err == nil {
-			return conn, b.node, begun, nil
+			// A dial may outlast a restart of the broker, so this is after it.
+			return conn, b.node, instant(), nil
 		}
 		failures = append(failures, fmt.Errorf("broker %d: %w", b.node, err))
 		if ctx.Err() != nil {

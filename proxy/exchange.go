@@ -67,9 +67,11 @@ type exchange struct {
 
 	// mu guards the entries' states and results. It is taken under a lane's
 	// lock and takes the connection's.
-	mu       sync.Mutex
-	entries  []entry
-	open     int // entries that are not done
+	mu      sync.Mutex
+	entries []entry
+	open    int // entries that are not done
+	// released: nothing is sent any more; the records may be gone.
+	released bool
 	throttle int32
 	// broken: the answer for a partition that is not fenced was lost, so the
 	// request as a whole gets none.
@@ -77,12 +79,12 @@ type exchange struct {
 }
 
 // ready is called by the fence, under the lane's lock: the entry is to be
-// sent with this stamp. False means that its bytes are gone.
+// sent with this stamp. False means that nobody will send it.
 func (e *entry) ready(s *fence.Effect) bool {
 	x := e.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e.records == nil {
+	if x.released {
 		return false
 	}
 	e.epoch, e.sequence, e.unstamped = int16(s.Epoch), int32(s.BaseSequence), s.Unstamped
@@ -265,6 +267,9 @@ func (x *exchange) lost(indexes []int, err error) {
 
 // cancel withdraws what was not sent: the connection is ending.
 func (x *exchange) cancel() {
+	x.mu.Lock()
+	x.released = true
+	x.mu.Unlock()
 	for i := range x.entries {
 		e := &x.entries[i]
 		if !e.admitted {

@@ -21,6 +21,9 @@ const (
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
+	// readingTimeout bounds a reading of a view or of records. Under load that
+	// bypasses the proxies a view may never come to rest.
+	readingTimeout = 15 * time.Second
 	// answerGrace is how much longer than the request's own timeout a stamped
 	// batch's answer is waited for.
 	answerGrace = 5 * time.Second
@@ -52,6 +55,7 @@ type fencing struct {
 	kind                         BrokerKind
 	assertedExpiry, assertedIdle time.Duration
 	clockSkew                    time.Duration
+	readingTimeout               time.Duration
 	inspectors                   sync.Pool // of *wire.Inspector
 	inspecting                   chan struct{}
 
@@ -81,7 +85,7 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 		metrics: metrics,
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
 		assertedExpiry: cfg.AssertedProducerExpiry, assertedIdle: cfg.AssertedConnectionIdle,
-		clockSkew:  cfg.ClockSkew,
+		clockSkew: cfg.ClockSkew, readingTimeout: readingTimeout,
 		inspecting: make(chan struct{}, maxInspecting()),
 		lanes:      map[ps.Key]*lane{},
 	}
@@ -148,7 +152,11 @@ func (f *fencing) start(read func(context.Context)) {
 	f.startMu.Lock()
 	defer f.startMu.Unlock()
 	if !f.ended {
-		f.reading.Go(func() { read(f.ctx) })
+		f.reading.Go(func() {
+			ctx, cancel := context.WithTimeout(f.ctx, f.readingTimeout)
+			defer cancel()
+			read(ctx)
+		})
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
-// lookupTimeout bounds the readings that a request waits for before it can be
-// judged: the name of a topic id, a topic's configuration.
+// lookupTimeout bounds the readings, all together, that a request waits for
+// before it can be judged: names of topic ids, topics' configurations.
 const lookupTimeout = 5 * time.Second
 
 // keptInspectorBytes is the largest decompression buffer that is kept for the
@@ -71,16 +71,23 @@ func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error
 	return nil
 }
 
+// modeUnknownTopic is that of a topic id which the broker does not know. The
+// broker may learn of it at any moment and the topic be a fenced one, so the
+// partition is refused here rather than sent there to be refused.
+const modeUnknownTopic Mode = -1
+
 // modes finds each partition's mode. A topic id that cannot be resolved now
 // may be that of a fenced topic, so it counts as one, and is refused later.
 func (f *fencing) modes(c *conn, view *wire.Produce) (modes []Mode, any bool, err error) {
 	modes = c.modes[:0]
+	c.lookupUntil = time.Time{}
 	for i := range view.Partitions {
 		p := &view.Partitions[i]
 		if view.Version >= 13 && p.Topic == nil {
 			switch name, err := f.topicName(c, p.TopicID); {
 			case isUnknownTopic(err):
-				modes = append(modes, ModeOff) // the broker will say so
+				modes = append(modes, modeUnknownTopic)
+				any = true
 				continue
 			case err != nil:
 				modes = append(modes, ModeRequire)
@@ -100,14 +107,27 @@ func (f *fencing) modes(c *conn, view *wire.Produce) (modes []Mode, any bool, er
 
 func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
 	return f.topics.name(id, func() (string, error) {
-		if err := c.flushUpstream(); err != nil {
+		ctx, cancel, err := c.lookup()
+		if err != nil {
 			return "", err
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, lookupTimeout)
 		defer cancel()
 		info, err := f.pool.ReadTopicByID(ctx, c.node, id)
 		return info.Topic.Name, err
 	})
+}
+
+// lookup gives the context of a reading that the request at hand waits for.
+// What is queued upstream does not wait with it.
+func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
+	if err := c.flushUpstream(); err != nil {
+		return nil, nil, err
+	}
+	if c.lookupUntil.IsZero() {
+		c.lookupUntil = time.Now().Add(lookupTimeout)
+	}
+	ctx, cancel := context.WithDeadline(c.ctx, c.lookupUntil)
+	return ctx, cancel, nil
 }
 
 func isUnknownTopic(err error) bool {
@@ -166,7 +186,10 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
 			x.mu.Unlock()
 			continue
 		}
-		key, code, message := f.examine(x.c, view, p, e)
+		key, code, message := ps.Key{}, kerr.UnknownTopicID.Code, ""
+		if modes[i] != modeUnknownTopic {
+			key, code, message = f.examine(x.c, view, p, e)
+		}
 		if code == 0 && seen[key] {
 			code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
 		}
@@ -200,6 +223,9 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	}
 	if c.node == unknownNode {
 		return ps.Key{}, kerr.NotLeaderForPartition.Code, "this connection is not to a known broker; send to the partition's leader"
+	}
+	if view.Version < oldestStamped {
+		return ps.Key{}, kerr.UnsupportedForMessageFormat.Code, "the topic is fenced: Produce version 3 or later is needed"
 	}
 	header, err := wire.ParseBatch(p.Records)
 	if err != nil {
@@ -236,16 +262,15 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	return ps.Key{Topic: string(p.Topic), ID: id, Partition: p.Partition}, 0, ""
 }
 
-// topic gives what must be known of a topic; what is queued upstream does not
-// wait for it.
+// topic gives what must be known of a topic.
 func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
 	if t, ok := f.topics.peek(name); ok {
 		return t, nil
 	}
-	if err := c.flushUpstream(); err != nil {
+	ctx, cancel, err := c.lookup()
+	if err != nil {
 		return fencedTopic{}, err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, lookupTimeout)
 	defer cancel()
 	return f.topics.get(ctx, c.node, name)
 }
@@ -306,7 +331,7 @@ func (f *fencing) checkTimestamps(found wire.Inspection, topic *fencedTopic) (in
 // each part as it becomes ready. When it returns, the frame is not needed any
 // more.
 func (x *exchange) send(frame []byte, view *wire.Produce) error {
-	defer x.releaseRecords()
+	defer x.letGo()
 	for first := true; ; first = false {
 		ready, held := x.takeReady()
 		if len(ready) > 0 {
@@ -337,6 +362,8 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 }
 
 // takeReady marks the ready entries as sent and tells whether others are held.
+// If none is, this was the last piece, and the fence is told so from then on:
+// an entry that it makes ready afterwards would wait for its sending for ever.
 func (x *exchange) takeReady() (ready []int, held bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -349,14 +376,12 @@ func (x *exchange) takeReady() (ready []int, held bool) {
 			held = true
 		}
 	}
+	x.released = x.released || !held
 	return ready, held
 }
 
-// releaseRecords lets go of the frame: an entry that the fence wants to send
-// from now on cannot be sent.
-func (x *exchange) releaseRecords() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+// letGo drops what aliases the frame.
+func (x *exchange) letGo() {
 	x.clientID = nil
 	for i := range x.entries {
 		x.entries[i].records = nil
@@ -442,9 +467,12 @@ func (x *exchange) timeLeft() int32 {
 	return int32(max(left.Milliseconds(), 1))
 }
 
-// brokerAnswer is what a broker said of a stamped batch. Versions before 2
-// have no append time and before 5 no log start; batches that can be stamped
-// come with version 3 or later.
+// oldestStamped is the Produce version that brought record batches. Answers to
+// versions before 2 do not tell a duplicate from an append.
+const oldestStamped = 3
+
+// brokerAnswer is what a broker said of a stamped batch. Versions before 5
+// have no log start.
 func brokerAnswer(r *kmsg.ProduceResponseTopicPartition, version int16) fence.Answer {
 	a := fence.Answer{
 		Code: r.ErrorCode, BaseOffset: ps.Offset(r.BaseOffset),

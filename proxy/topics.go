@@ -153,6 +153,9 @@ const defaultCheckInterval = 10 * time.Minute
 // loadTopic reads a topic and the limits of the broker that was asked.
 func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fencedTopic, error) {
 	info, err := f.pool.ReadTopic(ctx, node, name)
+	if lacksRight(err) {
+		return f.refuseTopic(name, fencedTopic{}, fmt.Sprintf("it cannot be described (%v): grant the proxy DESCRIBE and READ on it", err)), nil
+	}
 	if err != nil {
 		return fencedTopic{}, err
 	}
@@ -161,34 +164,47 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		f.learnLimits(brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle})
 		return t, nil
 	}
-	limits, err := f.readLimits(ctx, node)
-	if err == nil {
-		var configs map[string]string
-		configs, err = f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
-		t.appendTime = configs[configTimestampType] == "LogAppendTime"
+	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
+	if lacksRight(err) {
+		return f.refuseTopic(name, t, fmt.Sprintf("its configuration cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on it", err)), nil
 	}
+	if err != nil {
+		return fencedTopic{}, err
+	}
+	t.appendTime = configs[configTimestampType] == "LogAppendTime"
+	limits, err := f.readLimits(ctx, node)
 	var refused *prober.BrokerError
 	var unknown *unknownLimitError
 	switch {
-	case errors.As(err, &refused) && refused.Code == kerr.UnknownTopicOrPartition.Code:
-		return fencedTopic{}, err
-	case errors.As(err, &refused), errors.As(err, &unknown):
-		t.refusal = fmt.Sprintf("the brokers' limits cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on cluster and topic, or assert them in its configuration", err)
+	case errors.As(err, &refused), errors.As(err, &unknown), lacksRight(err):
+		return f.refuseTopic(name, t, fmt.Sprintf("the brokers' limits cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on the cluster, or assert them in its configuration", err)), nil
 	case err != nil:
 		return fencedTopic{}, err
-	default:
-		f.learnLimits(limits)
-		if c := f.core.Load(); !c.Servable() {
-			t.refusal = fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, %s %s, margin %s)",
-				configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.ConnectionIdle+c.Margin,
-				c.ViewMaxAge, configConnectionIdle, c.ConnectionIdle, c.Margin)
-		}
 	}
-	if t.refusal != "" {
-		f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
-			"topic", name, "reason", t.refusal)
+	f.learnLimits(limits)
+	if c := f.core.Load(); !c.Servable() {
+		return f.refuseTopic(name, t, fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, %s %s, margin %s)",
+			configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.ConnectionIdle+c.Margin,
+			c.ViewMaxAge, configConnectionIdle, c.ConnectionIdle, c.Margin)), nil
 	}
 	return t, nil
+}
+
+// refuseTopic is a topic that is not served, and why.
+func (f *fencing) refuseTopic(name string, t fencedTopic, why string) fencedTopic {
+	t.refusal = why
+	f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
+		"topic", name, "reason", t.refusal)
+	return t
+}
+
+// lacksRight reports whether a broker will not tell because the proxy lacks a
+// right or the broker the api: asking again is in vain until that changes.
+func lacksRight(err error) bool {
+	var refused *prober.BrokerError
+	var lacks *prober.UnsupportedError
+	return errors.As(err, &lacks) ||
+		errors.As(err, &refused) && (refused.Code == kerr.TopicAuthorizationFailed.Code || refused.Code == kerr.ClusterAuthorizationFailed.Code)
 }
 
 // unknownLimitError says that a broker does not tell one of its limits.

@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// What the fence makes ready after the last piece was taken has nobody left to
+// send it, so the fence must be told at once. Else it waits for an answer, and
+// gives it up with the whole connection.
+func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
+	x := &exchange{signal: make(chan struct{}, 1), entries: make([]entry, 2)}
+	for i := range x.entries {
+		x.entries[i].x, x.entries[i].records = x, []byte("in the frame")
+	}
+	sent, held := &x.entries[0], &x.entries[1]
+	sent.state, held.state = entrySent, entryHeld
+	again := &fence.Effect{Kind: fence.Send}
+
+	if _, waits := x.takeReady(); !waits {
+		t.Fatal("got no held entry, want one")
+	}
+	if !sent.ready(again) {
+		t.Error("got false while another is held, so that the frame is there still")
+	}
+	if ready, _ := x.takeReady(); len(ready) != 1 || ready[0] != 0 {
+		t.Errorf("got %v to be sent, want the one that was made ready", ready)
+	}
+	held.state = entryDone // decided meanwhile
+	if ready, waits := x.takeReady(); waits || len(ready) > 0 {
+		t.Fatalf("got %v and %v, want nothing left to do", ready, waits)
+	}
+	// The clientLoop has not let go of the frame yet.
+	if sent.ready(again) {
+		t.Error("got true: the batch counts as sent, and nobody sends it")
+	}
+}
+
+// The same while the connection ends.
+func TestReadyAfterCancelIsNotTakenForSent(t *testing.T) {
+	x := &exchange{signal: make(chan struct{}, 1), entries: make([]entry, 1)}
+	e := &x.entries[0]
+	e.x, e.records, e.state = x, []byte("in the frame"), entrySent
+	x.cancel()
+	if e.ready(&fence.Effect{Kind: fence.Send}) {
+		t.Error("got true: the batch counts as sent, and nobody sends it")
+	}
+}
+
+// A dial can outlast a restart of the broker, so a view begun during it may be
+// of before.
+func TestConnectionCountsAsOpenOnlyOnceItIs(t *testing.T) {
+	l := newLeader(t, "fenced")
+	during := make(chan ps.Instant, 10)
+	r := newFencedRig(t, Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		during <- instant()
+		return conn, err
+	}}, l)
+	<-during // discovery
+	conn, _, openedAt, err := r.dialFor(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if during := <-during; openedAt < during {
+		t.Errorf("got opened at %d, before the dial ended at %d", openedAt, during)
+	}
+}
