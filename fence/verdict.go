@@ -60,6 +60,15 @@ var reasonNames = [...]string{"", "hold expired", "not leader", "state near expi
 
 func (r Reason) String() string { return reasonNames[r] }
 
+// Reasons lists all of them.
+func Reasons() []Reason {
+	var all []Reason
+	for r := range reasonNames[1:] {
+		all = append(all, Reason(r+1))
+	}
+	return all
+}
+
 // Verdict is what becomes of a batch.
 type Verdict struct {
 	Kind Kind

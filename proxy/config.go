@@ -99,6 +99,9 @@ type Config struct {
 	MaxFrameBytes int
 	// MaxDecompressedBytes bounds a batch after decompression; default 64 MiB.
 	MaxDecompressedBytes int
+	// MaxProducePartitions bounds the partitions of a Produce request of which
+	// some are under a rule; default 16,384.
+	MaxProducePartitions int
 	// MaxPendingRequests bounds the requests of one connection that are not
 	// answered yet; reading pauses at it. Default 1,024.
 	MaxPendingRequests int

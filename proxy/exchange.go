@@ -162,6 +162,7 @@ func (x *exchange) finishLocked() {
 	}
 	if x.broken {
 		x.slot.complete(nil)
+		x.c.closeAfter(errAnswer)
 		return
 	}
 	x.slot.complete(x.composeLocked())

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/offsetproxy/offsetproxy/fence"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
 )
@@ -38,10 +40,38 @@ var readingNames = []string{readingOK, readingRefused, readingUnreachable}
 
 var alarmNames = []string{fence.Misplaced.String(), fence.Bypassed.String(), fence.Undecidable.String()}
 
+// Names of why a batch was refused before it reached the fence.
+const (
+	refusalRecord      = "invalid_record"
+	refusalCorrupt     = "corrupt"
+	refusalTooLarge    = "too_large"
+	refusalTimestamp   = "timestamp"
+	refusalNotServed   = "not_served"
+	refusalTransaction = "transactional"
+	refusalOther       = "other"
+)
+
+var refusalNames = []string{refusalRecord, refusalCorrupt, refusalTooLarge, refusalTimestamp,
+	refusalNotServed, refusalTransaction, refusalOther}
+
+// retryNames are why batches were given back to be sent again.
+var retryNames = func() (names []string) {
+	for _, r := range fence.Reasons() {
+		names = append(names, r.String())
+	}
+	return names
+}()
+
 // fenceInstruments is the table of what the fenced side measures.
 var fenceInstruments = []instrument{
 	{"offsetproxy.appends", "{batch}", "Batches under a rule, by what became of them.", false,
 		named("outcome", func(m *metrics) counts { return m.outcomes })},
+	{"offsetproxy.appends.retries", "{batch}", "Batches under a rule given back with a retriable error, by reason.", false,
+		named("reason", func(m *metrics) counts { return m.retries })},
+	{"offsetproxy.appends.refusals", "{batch}", "Batches under a rule refused before the fence, by reason.", false,
+		named("reason", func(m *metrics) counts { return m.refusals })},
+	{"offsetproxy.topics.unserved", "{topic}", "Topics under a rule that cannot be fenced, so that Produce to them is refused.", true,
+		single(func(m *metrics) int64 { return m.unserved.Load() })},
 	{"offsetproxy.views", "{reading}", "Readings of partition views, by how they ended.", false,
 		named("result", func(m *metrics) counts { return m.readings })},
 	{"offsetproxy.views.evicted", "{view}", "Idle views forgotten because of the limit idle_views.", false,
@@ -68,13 +98,34 @@ func (m *metrics) outcome(v fence.Verdict) {
 		name = outcomeBroker
 	case fence.Retry:
 		name = outcomeRetry
+		m.retries[v.Reason.String()].Add(1)
 	case fence.Failed:
 		name = outcomeFailed
 	}
 	m.outcomes[name].Add(1)
 }
 
-func (m *metrics) refusedUnfenced() { m.outcomes[outcomeRefused].Add(1) }
+// refused counts a partition that never reached the fence.
+func (m *metrics) refused(code int16) {
+	m.outcomes[outcomeRefused].Add(1)
+	name := refusalOther
+	switch code {
+	case kerr.InvalidRecord.Code:
+		name = refusalRecord
+	case kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code:
+		name = refusalCorrupt
+	case kerr.MessageTooLarge.Code:
+		name = refusalTooLarge
+		m.limit(limitUnpacked)
+	case kerr.InvalidTimestamp.Code:
+		name = refusalTimestamp
+	case kerr.PolicyViolation.Code:
+		name = refusalNotServed
+	case kerr.TopicAuthorizationFailed.Code:
+		name = refusalTransaction
+	}
+	m.refusals[name].Add(1)
+}
 
 func (m *metrics) viewRead(err error) {
 	var refused *prober.BrokerError

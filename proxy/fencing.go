@@ -55,6 +55,7 @@ type fencing struct {
 	kind                         BrokerKind
 	assertedExpiry, assertedIdle time.Duration
 	clockSkew                    time.Duration
+	maxPartitions                int
 	readingTimeout               time.Duration
 	inspectors                   sync.Pool // of *wire.Inspector
 	inspecting                   chan struct{}
@@ -72,9 +73,10 @@ type fencing struct {
 	ended   bool
 
 	// mu is taken before a lane's lock, never while one is held.
-	mu    sync.Mutex
-	lanes map[ps.Key]*lane
-	idle  *ps.Cache
+	mu     sync.Mutex
+	lanes  map[ps.Key]*lane
+	idle   *ps.Cache
+	limits map[int32]brokerLimits // by node id
 }
 
 func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, error) {
@@ -86,11 +88,13 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
 		assertedExpiry: cfg.AssertedProducerExpiry, assertedIdle: cfg.AssertedConnectionIdle,
 		clockSkew: cfg.ClockSkew, readingTimeout: readingTimeout,
-		inspecting: make(chan struct{}, maxInspecting()),
-		lanes:      map[ps.Key]*lane{},
+		inspecting:    make(chan struct{}, maxInspecting()),
+		maxPartitions: cfg.MaxProducePartitions,
+		lanes:         map[ps.Key]*lane{},
+		limits:        map[int32]brokerLimits{},
 	}
 	f.ctx, f.endRead = context.WithCancel(context.Background())
-	f.topics = newTopicBook(f.loadTopic)
+	f.topics = newTopicBook(f.loadTopic, &metrics.unserved)
 	f.inspectors.New = func() any { return wire.NewInspector(wire.HeaderNames{}, cfg.MaxDecompressedBytes) }
 	var err error
 	if f.idle, err = ps.NewCache(cfg.IdleViews, func(ps.Key) { metrics.viewEvicted() }); err != nil {
@@ -188,17 +192,20 @@ func (f *fencing) sweep() {
 	}
 }
 
-// learnLimits takes the brokers' limits into account: the shortest expiry and
-// the longest idle time seen count, since any broker may come to lead.
-func (f *fencing) learnLimits(l brokerLimits) {
+// learnLimits takes a broker's limits into account, in place of what it said
+// before: of all brokers', the shortest expiry and the longest times count,
+// since any broker may come to lead.
+func (f *fencing) learnLimits(node int32, l brokerLimits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.limits[node] = l
 	c := *f.core.Load()
-	if c.ProducerExpiry == 0 || l.producerExpiry < c.ProducerExpiry {
-		c.ProducerExpiry = l.producerExpiry
+	c.ProducerExpiry, c.ConnectionIdle, c.Margin = l.producerExpiry, 0, 0
+	for _, each := range f.limits {
+		c.ProducerExpiry = min(c.ProducerExpiry, each.producerExpiry)
+		c.ConnectionIdle = max(c.ConnectionIdle, each.connectionIdle)
+		c.Margin = max(c.Margin, each.checkInterval+f.clockSkew)
 	}
-	c.ConnectionIdle = max(c.ConnectionIdle, l.connectionIdle)
-	c.Margin = max(c.Margin, l.checkInterval+f.clockSkew)
 	if c != *f.core.Load() {
 		f.core.Store(&c)
 	}

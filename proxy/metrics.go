@@ -18,10 +18,13 @@ const (
 	limitPending     = "max_pending_requests"
 	limitHeld        = "max_held_bytes"
 	limitRewritten   = "max_rewritten_bytes"
+	limitPartitions  = "max_produce_partitions"
+	limitUnpacked    = "max_decompressed_bytes"
 )
 
 var (
-	limitNames  = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten}
+	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
+		limitPartitions, limitUnpacked}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )
@@ -47,7 +50,10 @@ type metrics struct {
 	outcomes counts
 	readings counts
 	alarms   counts
+	retries  counts
+	refusals counts
 	evicted  atomic.Int64
+	unserved atomic.Int64
 
 	registration metric.Registration
 }
@@ -139,6 +145,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{
 		limits: newCounts(limitNames), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
+		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
 	}
 	table := slices.Concat(instruments, fenceInstruments)
 	observables := make([]metric.Int64Observable, len(table))

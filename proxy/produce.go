@@ -19,13 +19,17 @@ import (
 // before it can be judged: names of topic ids, topics' configurations.
 const lookupTimeout = 5 * time.Second
 
+// A batch is held for at most half of its request's timeout. longestHold
+// bounds that, since clients choose their timeouts; untimedHold is for requests
+// without one, as some send with acks 0 and 1.
+const (
+	longestHold = time.Minute
+	untimedHold = 500 * time.Millisecond
+)
+
 // keptInspectorBytes is the largest decompression buffer that is kept for the
 // next batch.
 const keptInspectorBytes = 1 << 20
-
-// shortestHold is for how long a batch may be held whatever its timeout: long
-// enough to read a view.
-const shortestHold = 500 * time.Millisecond
 
 // produce takes over a Produce request if at least one of its partitions is
 // under a rule. frame is the whole frame with its 4 length bytes; it is changed
@@ -40,6 +44,10 @@ func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, er
 	modes, any, err := f.modes(c, view)
 	if err != nil || !any {
 		return false, err
+	}
+	if n := len(view.Partitions); n > f.maxPartitions {
+		f.metrics.limit(limitPartitions)
+		return false, malformed(reasonProduce, "Produce of %d partitions, some under a rule; at most %d", n, f.maxPartitions)
 	}
 	x, err := f.newExchange(c, h, view)
 	if err != nil {
@@ -176,7 +184,10 @@ func (f *fencing) newExchange(c *conn, h wire.RequestHeader, view *wire.Produce)
 // admit examines each partition: what is not under a rule is ready, what is
 // wrong is refused, and what is fenced goes to its lane.
 func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
-	hold := max(x.timeout/2, shortestHold)
+	hold := min(x.timeout/2, longestHold)
+	if x.timeout == 0 {
+		hold = untimedHold
+	}
 	seen := map[ps.Key]bool{}
 	for i := range view.Partitions {
 		p, e := &view.Partitions[i], &x.entries[i]
@@ -194,7 +205,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
 			code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
 		}
 		if code != 0 {
-			f.metrics.refusedUnfenced()
+			f.metrics.refused(code)
 			f.logRefusal(x.c, p, code, message)
 			x.refuse(e, code, message)
 			continue
@@ -272,7 +283,7 @@ func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
 		return fencedTopic{}, err
 	}
 	defer cancel()
-	return f.topics.get(ctx, c.node, name)
+	return f.topics.get(ctx, f.ctx, c.node, name)
 }
 
 // inspect reads the batch's records for their conditions and digests.

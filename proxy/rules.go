@@ -15,6 +15,9 @@ type ruleBook struct {
 	found map[string]Mode
 }
 
+// longestTopicName is the most bytes that a topic's name can have in Kafka.
+const longestTopicName = 249
+
 // ruleMemory bounds the topics whose mode is remembered.
 const ruleMemory = 100_000
 
@@ -44,6 +47,9 @@ func (b *ruleBook) mode(topic []byte) Mode {
 		return m
 	}
 	m = b.match(string(topic))
+	if len(topic) > longestTopicName {
+		return m // no broker has it, so it is not worth remembering
+	}
 	b.mu.Lock()
 	if len(b.found) >= ruleMemory {
 		clear(b.found)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -39,7 +40,8 @@ type topicLoader func(ctx context.Context, node int32, name string) (fencedTopic
 // topicBook remembers topics, loading each at most once at a time. Safe for
 // concurrent use.
 type topicBook struct {
-	load topicLoader
+	load     topicLoader
+	unserved *atomic.Int64 // topics known that are not served
 
 	mu     sync.Mutex
 	topics map[string]*topicEntry
@@ -51,10 +53,12 @@ type topicEntry struct {
 	at     time.Time
 	topic  fencedTopic
 	err    error
+	// counted among those that are not served; guarded by topicBook.mu.
+	counted bool
 }
 
-func newTopicBook(load topicLoader) *topicBook {
-	return &topicBook{load: load, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
+func newTopicBook(load topicLoader, unserved *atomic.Int64) *topicBook {
+	return &topicBook{load: load, unserved: unserved, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
 }
 
 // peek gives what is known of a topic, if that is so without loading.
@@ -68,23 +72,30 @@ func (b *topicBook) peek(name string) (fencedTopic, bool) {
 	return e.topic, true
 }
 
-// get gives what is known of a topic, loading it if need be.
-func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTopic, error) {
+// get gives what is known of a topic, loading it if need be. ctx bounds the
+// wait; the loading is for all who wait, so it ends with forAll and not with
+// the client that happened to be first.
+func (b *topicBook) get(ctx, forAll context.Context, node int32, name string) (fencedTopic, error) {
 	b.mu.Lock()
 	e, ok := b.topics[name]
 	mine := !ok || e.done() && (e.err != nil || time.Since(e.at) > topicAge)
 	if mine {
 		if len(b.topics) >= topicMemory {
 			clear(b.topics)
+			b.unserved.Store(0)
 		}
+		b.dropLocked(name)
 		e = &topicEntry{loaded: make(chan struct{})}
 		b.topics[name] = e
 	}
 	b.mu.Unlock()
 	if mine {
-		e.topic, e.err = b.load(ctx, node, name)
+		loading, cancel := context.WithTimeout(forAll, lookupTimeout)
+		defer cancel()
+		e.topic, e.err = b.load(loading, node, name)
 		e.at = time.Now()
 		close(e.loaded)
+		b.count(name, e)
 		return e.topic, e.err
 	}
 	select {
@@ -107,8 +118,25 @@ func (e *topicEntry) done() bool {
 // forget drops what is known of a topic.
 func (b *topicBook) forget(name string) {
 	b.mu.Lock()
-	delete(b.topics, name)
+	b.dropLocked(name)
 	b.mu.Unlock()
+}
+
+func (b *topicBook) dropLocked(name string) {
+	if e, ok := b.topics[name]; ok && e.counted {
+		b.unserved.Add(-1)
+	}
+	delete(b.topics, name)
+}
+
+// count counts a topic that cannot be fenced, if it is still remembered.
+func (b *topicBook) count(name string, e *topicEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.topic.refusal != "" && b.topics[name] == e {
+		e.counted = true
+		b.unserved.Add(1)
+	}
 }
 
 // name finds the name of the topic with an id, by resolve if it is not known.
@@ -161,7 +189,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	}
 	t := fencedTopic{id: info.Topic.ID}
 	if f.kind == EmbeddedKfake {
-		f.learnLimits(brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle})
+		f.learnLimits(node, brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle})
 		return t, nil
 	}
 	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
@@ -181,7 +209,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	case err != nil:
 		return fencedTopic{}, err
 	}
-	f.learnLimits(limits)
+	f.learnLimits(node, limits)
 	if c := f.core.Load(); !c.Servable() {
 		return f.refuseTopic(name, t, fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, %s %s, margin %s)",
 			configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.ConnectionIdle+c.Margin,

@@ -132,6 +132,7 @@ func (c *Config) defaultNumbers() error {
 		{"IdleViews", &c.IdleViews, 100_000},
 		{"MaxFrameBytes", &c.MaxFrameBytes, 100 * mebibyte},
 		{"MaxDecompressedBytes", &c.MaxDecompressedBytes, 64 * mebibyte},
+		{"MaxProducePartitions", &c.MaxProducePartitions, 16_384},
 		{"MaxPendingRequests", &c.MaxPendingRequests, 1024},
 		{"MaxConnections", &c.MaxConnections, 10_000},
 		{"MaxRewrittenBytes", &c.MaxRewrittenBytes, 64 * mebibyte},
