@@ -202,10 +202,10 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 	x.mu.Lock()
 	x.throttle = max(x.throttle, answer.ThrottleMillis)
 	x.mu.Unlock()
-	// Brokers need not keep the order of the partitions.
+	finder := findIn(&answer)
 	for _, i := range indexes {
 		e := &x.entries[i]
-		r := x.find(&answer, e)
+		r := finder.find(x, e)
 		switch {
 		case r == nil && e.lane != nil:
 			e.lane.abandoned(&e.ticket) // not answered: nothing is known of it
@@ -230,19 +230,52 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 	}
 }
 
-// find is the part of the answer for an entry.
-func (x *exchange) find(answer *kmsg.ProduceResponse, e *entry) *kmsg.ProduceResponseTopicPartition {
+// answerFinder finds the parts of an answer. Brokers answer in the order of the
+// request, or nearly, so each search goes on where the last one ended.
+type answerFinder struct {
+	topics           []kmsg.ProduceResponseTopic
+	topic, partition int // where the next search begins
+	steps            int // left: an answer in no order at all is not searched for ever
+}
+
+func findIn(answer *kmsg.ProduceResponse) answerFinder {
+	f := answerFinder{topics: answer.Topics}
+	for i := range f.topics {
+		f.steps += len(f.topics[i].Partitions)
+	}
+	f.steps = finderRounds * (f.steps + len(f.topics))
+	return f
+}
+
+// finderRounds is how often, all in all, an answer is gone through.
+const finderRounds = 64
+
+// find is the part for an entry; nil if there is none.
+func (f *answerFinder) find(x *exchange, e *entry) *kmsg.ProduceResponseTopicPartition {
 	want := &x.topics[x.topicOf[e.index]]
-	for i := range answer.Topics {
-		t := &answer.Topics[i]
-		if t.Topic != want.Topic || t.TopicID != want.TopicID {
-			continue
-		}
-		for j := range t.Partitions {
-			if t.Partitions[j].Partition == e.result.Partition {
-				return &t.Partitions[j]
+	for tries := 0; tries <= len(f.topics) && f.steps > 0; tries++ {
+		if f.topic >= len(f.topics) {
+			f.topic, f.partition = 0, 0
+			if len(f.topics) == 0 {
+				return nil
 			}
 		}
+		f.steps--
+		t := &f.topics[f.topic]
+		if t.Topic == want.Topic && t.TopicID == want.TopicID {
+			for range t.Partitions {
+				f.steps--
+				if f.partition >= len(t.Partitions) {
+					f.partition = 0
+				}
+				p := &t.Partitions[f.partition]
+				f.partition++
+				if p.Partition == e.result.Partition {
+					return p
+				}
+			}
+		}
+		f.topic, f.partition = f.topic+1, 0
 	}
 	return nil
 }
