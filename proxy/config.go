@@ -32,11 +32,14 @@ const (
 	ModeRequire
 )
 
-// Rule applies a mode to the topics that match a glob pattern (path.Match
-// syntax, '*' matches any run of characters). The first match wins.
+// Rule applies a mode to the topics that match a glob pattern. The first match
+// wins.
 type Rule struct {
+	// Topics is the pattern, in the syntax of path.Match: '*' matches any run
+	// of characters. Not empty.
 	Topics string
-	Mode   Mode
+	// Mode is what holds for the topics that match.
+	Mode Mode
 }
 
 // PortRange is an inclusive range of TCP ports. The broker with node id n is
@@ -46,7 +49,8 @@ type Rule struct {
 type PortRange struct{ First, Last int }
 
 // Config is everything a Proxy needs. The zero value of an optional field
-// means its default, given beside it; New validates and names the bad field.
+// means its default, given beside it. InForce shows what a configuration comes
+// to, with its defaults; New uses that and names the bad field.
 type Config struct {
 	// Bootstrap lists upstream host:port addresses; at least one.
 	Bootstrap []string
@@ -88,6 +92,11 @@ type Config struct {
 	// AssertedConnectionIdle, if positive, is the operator's word for the
 	// brokers' connections.max.idle.ms where it cannot be read.
 	AssertedConnectionIdle time.Duration
+	// AssertedExpiryCheck, if positive, is the operator's word for the brokers'
+	// producer.id.expiration.check.interval.ms where it cannot be read. With
+	// the two above asserted nothing is read, and without this one the interval
+	// is taken to be Kafka's default, 10 min.
+	AssertedExpiryCheck time.Duration
 	// ClockSkew is how far apart the clocks of clients, proxies and brokers
 	// may be; default 10 s.
 	ClockSkew time.Duration

@@ -27,10 +27,6 @@ const (
 	// answerGrace is how much longer than the request's own timeout a stamped
 	// batch's answer is waited for.
 	answerGrace = 5 * time.Second
-	// defaultAssertedExpiry and defaultAssertedIdle are what holds of the
-	// embedded broker, whose producer state never expires.
-	defaultAssertedExpiry = 24 * time.Hour
-	defaultAssertedIdle   = 10 * time.Minute
 )
 
 // brokerSet is what the fencing needs of the cluster.
@@ -51,14 +47,14 @@ type fencing struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	fenceID                      int64
-	kind                         BrokerKind
-	assertedExpiry, assertedIdle time.Duration
-	clockSkew                    time.Duration
-	maxPartitions                int
-	readingTimeout               time.Duration
-	inspectors                   sync.Pool // of *wire.Inspector
-	inspecting                   chan struct{}
+	fenceID        int64
+	kind           BrokerKind
+	asserted       BrokerLimits
+	clockSkew      time.Duration
+	maxPartitions  int
+	readingTimeout time.Duration
+	inspectors     sync.Pool // of *wire.Inspector
+	inspecting     chan struct{}
 
 	// core is the fence's configuration, replaced as a whole when the brokers'
 	// limits turn out to be others. Partitions keep the one they began with.
@@ -76,7 +72,7 @@ type fencing struct {
 	mu     sync.Mutex
 	lanes  map[ps.Key]*lane
 	idle   *ps.Cache
-	limits map[int32]brokerLimits // by node id
+	limits map[int32]BrokerLimits // by node id
 }
 
 func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, error) {
@@ -86,12 +82,11 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 		logger:  cfg.Logger,
 		metrics: metrics,
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
-		assertedExpiry: cfg.AssertedProducerExpiry, assertedIdle: cfg.AssertedConnectionIdle,
-		clockSkew: cfg.ClockSkew, readingTimeout: readingTimeout,
+		asserted: cfg.AssertedLimits(), clockSkew: cfg.ClockSkew, readingTimeout: readingTimeout,
 		inspecting:    make(chan struct{}, maxInspecting()),
 		maxPartitions: cfg.MaxProducePartitions,
 		lanes:         map[ps.Key]*lane{},
-		limits:        map[int32]brokerLimits{},
+		limits:        map[int32]BrokerLimits{},
 	}
 	f.ctx, f.endRead = context.WithCancel(context.Background())
 	f.topics = newTopicBook(f.loadTopic, &metrics.unserved)
@@ -107,12 +102,6 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 	source := prober.Describe
 	if cfg.BrokerKind == EmbeddedKfake {
 		core.Marking, source = fence.MarkLogStartOffset, prober.TailBatch
-		if f.assertedExpiry == 0 {
-			f.assertedExpiry = defaultAssertedExpiry
-		}
-		if f.assertedIdle == 0 {
-			f.assertedIdle = defaultAssertedIdle
-		}
 	}
 	f.core.Store(&core)
 	f.pool = prober.New(prober.Config{
@@ -195,17 +184,15 @@ func (f *fencing) sweep() {
 // learnLimits takes a broker's limits into account, in place of what it said
 // before: of all brokers', the shortest expiry and the longest times count,
 // since any broker may come to lead.
-func (f *fencing) learnLimits(node int32, l brokerLimits) {
+func (f *fencing) learnLimits(node int32, l BrokerLimits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limits[node] = l
-	c := *f.core.Load()
-	c.ProducerExpiry, c.ConnectionIdle, c.Margin = l.producerExpiry, 0, 0
 	for _, each := range f.limits {
-		c.ProducerExpiry = min(c.ProducerExpiry, each.producerExpiry)
-		c.ConnectionIdle = max(c.ConnectionIdle, each.connectionIdle)
-		c.Margin = max(c.Margin, each.checkInterval+f.clockSkew)
+		l = l.worst(each)
 	}
+	c := *f.core.Load()
+	l.apply(&c, f.clockSkew)
 	if c != *f.core.Load() {
 		f.core.Store(&c)
 	}

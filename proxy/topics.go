@@ -169,15 +169,6 @@ const (
 	configTimestampType       = "message.timestamp.type"
 )
 
-// brokerLimits are the brokers' times that the fence depends on.
-type brokerLimits struct {
-	producerExpiry, connectionIdle, checkInterval time.Duration
-}
-
-// defaultCheckInterval is producer.id.expiration.check.interval.ms where the
-// broker does not name it.
-const defaultCheckInterval = 10 * time.Minute
-
 // loadTopic reads a topic and the limits of the broker that was asked.
 func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fencedTopic, error) {
 	info, err := f.pool.ReadTopic(ctx, node, name)
@@ -189,7 +180,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	}
 	t := fencedTopic{id: info.Topic.ID}
 	if f.kind == EmbeddedKfake {
-		f.learnLimits(node, brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle})
+		f.learnLimits(node, f.asserted)
 		return t, nil
 	}
 	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
@@ -242,19 +233,19 @@ func (e *unknownLimitError) Error() string { return e.name + " is not told" }
 
 // readLimits reads a broker's limits, as far as the operator has not asserted
 // them.
-func (f *fencing) readLimits(ctx context.Context, node int32) (brokerLimits, error) {
-	l := brokerLimits{producerExpiry: f.assertedExpiry, connectionIdle: f.assertedIdle, checkInterval: defaultCheckInterval}
-	if l.producerExpiry > 0 && l.connectionIdle > 0 {
+func (f *fencing) readLimits(ctx context.Context, node int32) (BrokerLimits, error) {
+	l := f.asserted
+	if l.toldAll() {
 		return l, nil
 	}
 	configs, err := f.pool.ReadBrokerConfigs(ctx, node, configProducerExpiry, configTransactionalExpiry, configExpiryCheck, configConnectionIdle)
 	if err != nil {
 		return l, err
 	}
-	if d, ok := millis(configs, configExpiryCheck); ok {
-		l.checkInterval = d
+	if d, ok := millis(configs, configExpiryCheck); ok && l.ExpiryCheck == 0 {
+		l.ExpiryCheck = d
 	}
-	if l.producerExpiry == 0 {
+	if l.ProducerExpiry == 0 {
 		d, ok := millis(configs, configProducerExpiry)
 		if !ok {
 			d, ok = millis(configs, configTransactionalExpiry)
@@ -262,16 +253,16 @@ func (f *fencing) readLimits(ctx context.Context, node int32) (brokerLimits, err
 		if !ok {
 			return l, &unknownLimitError{configProducerExpiry}
 		}
-		l.producerExpiry = d
+		l.ProducerExpiry = d
 	}
-	if l.connectionIdle == 0 {
+	if l.ConnectionIdle == 0 {
 		d, ok := millis(configs, configConnectionIdle)
 		if !ok {
 			return l, &unknownLimitError{configConnectionIdle}
 		}
-		l.connectionIdle = d
+		l.ConnectionIdle = d
 	}
-	return l, nil
+	return l.or(KafkaLimits()), nil // some brokers do not name the interval
 }
 
 // millis reads a configuration in milliseconds. Negative means without limit;

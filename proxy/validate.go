@@ -14,43 +14,36 @@ import (
 // defaultFenceID is far above any producer id that Kafka hands out.
 const defaultFenceID = 0x4f66667365740001
 
-// validate fills in defaults and checks what is given. An error wraps
-// ErrConfig and names the field.
+// ConfigError says which field of a Config is wrong. It wraps ErrConfig.
+type ConfigError struct {
+	// Field names it as in Go, with the index of an element: "Rules[0].Mode".
+	Field string
+	// Reason is for a person.
+	Reason string
+}
+
+// Error implements error.
+func (e *ConfigError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrConfig, e.Field, e.Reason) }
+
+// Unwrap gives ErrConfig.
+func (e *ConfigError) Unwrap() error { return ErrConfig }
+
+func badField(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// InForce returns the configuration that New works with: checked, and with
+// every default and what follows from other fields (AdvertisedHost,
+// BrokerPorts) filled in. Logger, Meter, Dial and ListenFunc stay as they are.
+// The error is a *ConfigError.
+func (c Config) InForce() (Config, error) {
+	err := c.fillIn()
+	return c, err
+}
+
+// validate puts the configuration in force, with the seams of the process.
 func (c *Config) validate() error {
-	host, port, err := c.checkAddresses()
-	if err != nil {
-		return err
-	}
-	if err := c.checkPorts(port); err != nil {
-		return err
-	}
-	if c.AdvertisedHost == "" {
-		c.AdvertisedHost = host
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			c.AdvertisedHost = "127.0.0.1"
-		}
-	}
-	for i, rule := range c.Rules {
-		if _, err := path.Match(rule.Topics, ""); err != nil || rule.Topics == "" {
-			return fmt.Errorf("%w: Rules[%d].Topics: bad pattern %q", ErrConfig, i, rule.Topics)
-		}
-		if rule.Mode < ModeOff || rule.Mode > ModeRequire {
-			return fmt.Errorf("%w: Rules[%d].Mode: unknown mode %d", ErrConfig, i, rule.Mode)
-		}
-	}
-	if c.Default < ModeOff || c.Default > ModeRequire {
-		return fmt.Errorf("%w: Default: unknown mode %d", ErrConfig, c.Default)
-	}
-	if c.BrokerKind < ApacheKafka || c.BrokerKind > EmbeddedKfake {
-		return fmt.Errorf("%w: BrokerKind: unknown kind %d", ErrConfig, c.BrokerKind)
-	}
-	if c.FenceID == 0 {
-		c.FenceID = defaultFenceID
-	}
-	if c.FenceID < 0 {
-		return fmt.Errorf("%w: FenceID: %d is negative", ErrConfig, c.FenceID)
-	}
-	if err := c.defaultNumbers(); err != nil {
+	if err := c.fillIn(); err != nil {
 		return err
 	}
 	if c.Logger == nil {
@@ -68,19 +61,56 @@ func (c *Config) validate() error {
 	return nil
 }
 
+func (c *Config) fillIn() error {
+	host, port, err := c.checkAddresses()
+	if err != nil {
+		return err
+	}
+	if err := c.checkPorts(port); err != nil {
+		return err
+	}
+	if c.AdvertisedHost == "" {
+		c.AdvertisedHost = host
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			c.AdvertisedHost = "127.0.0.1"
+		}
+	}
+	for i, rule := range c.Rules {
+		if _, err := path.Match(rule.Topics, ""); err != nil || rule.Topics == "" {
+			return badField(fmt.Sprintf("Rules[%d].Topics", i), "bad pattern %q", rule.Topics)
+		}
+		if rule.Mode < ModeOff || rule.Mode > ModeRequire {
+			return badField(fmt.Sprintf("Rules[%d].Mode", i), "unknown mode %d", rule.Mode)
+		}
+	}
+	if c.Default < ModeOff || c.Default > ModeRequire {
+		return badField("Default", "unknown mode %d", c.Default)
+	}
+	if c.BrokerKind < ApacheKafka || c.BrokerKind > EmbeddedKfake {
+		return badField("BrokerKind", "unknown kind %d", c.BrokerKind)
+	}
+	if c.FenceID == 0 {
+		c.FenceID = defaultFenceID
+	}
+	if c.FenceID < 0 {
+		return badField("FenceID", "%d is negative", c.FenceID)
+	}
+	return c.defaultNumbers()
+}
+
 func (c *Config) checkAddresses() (host string, port int, err error) {
 	if len(c.Bootstrap) == 0 {
-		return "", 0, fmt.Errorf("%w: Bootstrap: at least one host:port is needed", ErrConfig)
+		return "", 0, badField("Bootstrap", "at least one host:port is needed")
 	}
 	for i, address := range c.Bootstrap {
 		h, p, err := splitAddress(address)
 		if err != nil || h == "" || p == 0 {
-			return "", 0, fmt.Errorf("%w: Bootstrap[%d]: %q is not host:port", ErrConfig, i, address)
+			return "", 0, badField(fmt.Sprintf("Bootstrap[%d]", i), "%q is not host:port", address)
 		}
 	}
 	host, port, err = splitAddress(c.Listen)
 	if err != nil {
-		return "", 0, fmt.Errorf("%w: Listen: %q is not host:port", ErrConfig, c.Listen)
+		return "", 0, badField("Listen", "%q is not host:port", c.Listen)
 	}
 	return host, port, nil
 }
@@ -103,18 +133,18 @@ func (c *Config) checkPorts(listenPort int) error {
 		c.BrokerPorts = r
 	}
 	if r != (PortRange{}) && (r.First < 1 || r.Last > maxPort || r.First > r.Last) {
-		return fmt.Errorf("%w: BrokerPorts: %d-%d is not a range of ports", ErrConfig, r.First, r.Last)
+		return badField("BrokerPorts", "%d-%d is not a range of ports", r.First, r.Last)
 	}
 	if listenPort != 0 && r.First <= listenPort && listenPort <= r.Last {
-		return fmt.Errorf("%w: BrokerPorts: %d-%d holds the port of Listen", ErrConfig, r.First, r.Last)
+		return badField("BrokerPorts", "%d-%d holds the port of Listen", r.First, r.Last)
 	}
 	used := map[int]int32{}
 	for node, port := range c.NodePorts {
 		if port < 1 || port > maxPort || port == listenPort {
-			return fmt.Errorf("%w: NodePorts: port %d of node %d cannot be used", ErrConfig, port, node)
+			return badField("NodePorts", "port %d of node %d cannot be used", port, node)
 		}
 		if other, taken := used[port]; taken {
-			return fmt.Errorf("%w: NodePorts: nodes %d and %d share port %d", ErrConfig, min(node, other), max(node, other), port)
+			return badField("NodePorts", "nodes %d and %d share port %d", min(node, other), max(node, other), port)
 		}
 		used[port] = node
 	}
@@ -139,7 +169,7 @@ func (c *Config) defaultNumbers() error {
 		{"MaxHeldBytes", &c.MaxHeldBytes, mebibyte},
 	} {
 		if *f.value < 0 {
-			return fmt.Errorf("%w: %s: %d is negative", ErrConfig, f.name, *f.value)
+			return badField(f.name, "%d is negative", *f.value)
 		}
 		if *f.value == 0 {
 			*f.value = f.initial
@@ -154,6 +184,7 @@ func (c *Config) defaultNumbers() error {
 		{"AdmissionWait", &c.AdmissionWait, 50 * time.Millisecond},
 		{"AssertedProducerExpiry", &c.AssertedProducerExpiry, 0},
 		{"AssertedConnectionIdle", &c.AssertedConnectionIdle, 0},
+		{"AssertedExpiryCheck", &c.AssertedExpiryCheck, 0},
 		{"ClockSkew", &c.ClockSkew, 10 * time.Second},
 		{"DialTimeout", &c.DialTimeout, 5 * time.Second},
 		{"HandshakeTimeout", &c.HandshakeTimeout, 30 * time.Second},
@@ -161,7 +192,7 @@ func (c *Config) defaultNumbers() error {
 		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},
 	} {
 		if *f.value < 0 {
-			return fmt.Errorf("%w: %s: %s is negative", ErrConfig, f.name, *f.value)
+			return badField(f.name, "%s is negative", *f.value)
 		}
 		if *f.value == 0 {
 			*f.value = f.initial

@@ -2,10 +2,10 @@ package proxy_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
@@ -35,21 +35,66 @@ func TestNewNamesTheBadField(t *testing.T) {
 		{"MaxFrameBytes", func(c *proxy.Config) { c.MaxFrameBytes = -1 }},
 		{"MaxHeldBytes", func(c *proxy.Config) { c.MaxHeldBytes = -1 }},
 		{"DialTimeout", func(c *proxy.Config) { c.DialTimeout = -time.Second }},
+		{"AssertedExpiryCheck", func(c *proxy.Config) { c.AssertedExpiryCheck = -time.Second }},
 	}
 	for _, test := range tests {
 		cfg := proxy.Config{Bootstrap: []string{"broker:9092"}, Listen: "127.0.0.1:9092"}
 		test.change(&cfg)
 		_, err := proxy.New(cfg)
-		if !errors.Is(err, proxy.ErrConfig) {
-			t.Errorf("%s: got %v, want ErrConfig", test.field, err)
+		var bad *proxy.ConfigError
+		if !errors.As(err, &bad) || !errors.Is(err, proxy.ErrConfig) || bad.Reason == "" {
+			t.Errorf("%s: got %v, want a *ConfigError with a reason", test.field, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), ": "+test.field+":") {
-			t.Errorf("%s is not named by %q", test.field, err)
+		if bad.Field != test.field {
+			t.Errorf("got field %s, want %s", bad.Field, test.field)
 		}
 	}
 	if _, err := proxy.New(proxy.Config{Bootstrap: []string{"broker:9092"}, Listen: "127.0.0.1:9092"}); err != nil {
 		t.Errorf("a good configuration: %v", err)
+	}
+}
+
+func TestInForceFollowsFromListen(t *testing.T) {
+	for _, test := range []struct {
+		listen, host string
+		ports        proxy.PortRange
+	}{
+		{"10.0.0.1:9092", "10.0.0.1", proxy.PortRange{First: 9093, Last: 65535}},
+		{"0.0.0.0:9092", "127.0.0.1", proxy.PortRange{First: 9093, Last: 65535}},
+		{"[::]:9092", "127.0.0.1", proxy.PortRange{First: 9093, Last: 65535}},
+		{":9092", "127.0.0.1", proxy.PortRange{First: 9093, Last: 65535}},
+		{"proxy.internal:0", "proxy.internal", proxy.PortRange{}},
+	} {
+		given := proxy.Config{Bootstrap: []string{"broker:9092"}, Listen: test.listen}
+		got, err := given.InForce()
+		if err != nil || got.AdvertisedHost != test.host || got.BrokerPorts != test.ports {
+			t.Errorf("listen %s: got host %q, ports %v, error %v; want %q, %v", test.listen, got.AdvertisedHost, got.BrokerPorts, err, test.host, test.ports)
+		}
+		if again, err := got.InForce(); err != nil || !cmp.Equal(again, got) {
+			t.Errorf("listen %s: what is in force comes to something else (%v):\n%s", test.listen, err, cmp.Diff(got, again))
+		}
+		if given.AdvertisedHost != "" || given.ViewMaxAge != 0 {
+			t.Errorf("listen %s: the configuration given was changed: %+v", test.listen, given)
+		}
+	}
+}
+
+func TestInForceKeepsWhatIsGiven(t *testing.T) {
+	given := proxy.Config{
+		Bootstrap: []string{"broker:9092"}, Listen: "0.0.0.0:9092", AdvertisedHost: "p", BrokerPorts: proxy.PortRange{First: 1, Last: 2},
+		FenceID: 7, ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7,
+		AssertedProducerExpiry: time.Hour, AssertedConnectionIdle: time.Hour, AssertedExpiryCheck: time.Hour,
+		MaxFrameBytes: 7, MaxDecompressedBytes: 7, MaxProducePartitions: 7, MaxPendingRequests: 7, MaxConnections: 7,
+		MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
+		IdleTimeout: time.Second, DrainTimeout: time.Second,
+	}
+	got, err := given.InForce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(given, got); diff != "" {
+		t.Errorf("in force (-given +got):\n%s", diff)
 	}
 }
 
