@@ -29,7 +29,7 @@ const (
 // every refreshInterval and when asked.
 func (p *Proxy) discoverLoop(ctx context.Context) {
 	backoff := firstBackoff
-	failing := false
+	failing, hidden := false, false
 	for ctx.Err() == nil {
 		err := p.discover(ctx)
 		wait := refreshInterval
@@ -45,6 +45,13 @@ func (p *Proxy) discoverLoop(ctx context.Context) {
 			}
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errNoPort):
+			if !hidden {
+				p.cfg.Logger.Error("every broker is hidden, so no client can be served; give them ports of their own or free the ones in use, trying on",
+					"first_port", p.cfg.BrokerPorts.First, "last_port", p.cfg.BrokerPorts.Last, "err", err)
+			}
+			hidden = true
+			wait, backoff = backoff, min(2*backoff, maxBackoff)
 		default:
 			if !failing {
 				p.cfg.Logger.Warn("cluster cannot be reached, trying on", "err", err)
@@ -86,7 +93,7 @@ func (p *Proxy) refresh() {
 }
 
 // discover asks the bootstrap servers in order, then the brokers known, until
-// one answers.
+// one answers. The error is errNoPort if the answer leaves nobody to serve.
 func (p *Proxy) discover(ctx context.Context) error {
 	addresses := append([]string(nil), p.cfg.Bootstrap...)
 	for _, b := range p.topology.candidates() {
@@ -97,6 +104,9 @@ func (p *Proxy) discover(ctx context.Context) error {
 		found, err := p.askMetadata(ctx, address)
 		if err == nil {
 			p.topology.discovered(found)
+			if !p.topology.servesAny() {
+				return errNoPort
+			}
 			return nil
 		}
 		failures = append(failures, fmt.Errorf("%s: %w", address, err))

@@ -27,6 +27,9 @@ var (
 	errNotSent = errors.New("request was not sent")
 	// errNoBroker says that no broker could be dialled.
 	errNoBroker = errors.New("no broker could be reached")
+	// errNoPort says that none of the brokers found has a port here: each falls
+	// outside the ports there are, or its port cannot be listened on.
+	errNoPort = errors.New("no broker has a port here")
 	// errAnswer says that the broker's answer cannot be understood.
 	errAnswer = errors.New("unexpected answer from the broker")
 	// errAnswerTooLarge says that an answer that has to be read whole is

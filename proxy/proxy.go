@@ -150,8 +150,8 @@ func (p *Proxy) connsLocked() []*conn {
 	return open
 }
 
-// Ready is closed when the proxy listens and a broker has answered, so that
-// the brokers' listeners are open too.
+// Ready is closed when the proxy listens, a broker has answered, and at least
+// one broker has its listener open.
 func (p *Proxy) Ready() <-chan struct{} { return p.ready }
 
 func (p *Proxy) markReady() { p.once.Do(func() { close(p.ready) }) }

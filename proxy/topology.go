@@ -58,6 +58,9 @@ func (t *topology) lookup(node int32) (broker, bool) {
 	return b, ok
 }
 
+// servesAny reports whether any broker has a port here.
+func (t *topology) servesAny() bool { return len(*t.known.Load()) > 0 }
+
 // learn takes note of a broker and its upstream address, from our own
 // discovery or from an answer that is passing through, and opens its listener
 // if it is new. It returns what clients are told; false if it has no port.

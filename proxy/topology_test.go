@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
 	"github.com/offsetproxy/offsetproxy/proxy"
@@ -166,6 +168,50 @@ func TestBrokerWhosePortIsTakenIsHidden(t *testing.T) {
 		t.Errorf("client sees %d brokers, want 1", got)
 	}
 	p.awaitLog("cannot listen for broker")
+}
+
+// Ready means that a client can be served, not only that a broker answers.
+func TestNotReadyWhileEveryBrokerIsHidden(t *testing.T) {
+	unready := func(t *testing.T, p *running) {
+		t.Helper()
+		p.awaitLog("every broker is hidden")
+		select {
+		case <-p.Ready():
+			t.Error("ready although no broker has a port")
+		default:
+		}
+	}
+	t.Run("whose port is in use until it is free", func(t *testing.T) {
+		server := clusterOf(t, 0)
+		var free, bootstrap atomic.Bool
+		p := startUnready(t, proxy.Config{
+			Bootstrap: []string{server.Addr()},
+			ListenFunc: func(network, address string) (net.Listener, error) {
+				if bootstrap.CompareAndSwap(false, true) || free.Load() {
+					return net.Listen(network, address)
+				}
+				return nil, errors.New("port taken")
+			},
+		})
+		unready(t, p)
+		free.Store(true)
+		select {
+		case <-p.Ready():
+		case <-time.After(patience):
+			t.Fatal("not ready after the port was free")
+		}
+		if got := len(p.BrokerAddrs()); got != 1 {
+			t.Errorf("got %d brokers, want 1", got)
+		}
+		if got := p.log.count("every broker is hidden"); got != 1 {
+			t.Errorf("logged %d times, want once", got)
+		}
+	})
+	t.Run("outside the range", func(t *testing.T) {
+		server := clusterOf(t, 70, 71)
+		listen, ports := freePorts(t, 2)
+		unready(t, startUnready(t, proxy.Config{Bootstrap: []string{server.Addr()}, Listen: listen, BrokerPorts: ports}))
+	})
 }
 
 func TestBootstrapTriesTheNextBroker(t *testing.T) {
