@@ -55,6 +55,3 @@ func (c *Cache) Put(k Key, s *State) {
 	s.Idle()
 	c.idle.Add(k, s)
 }
-
-// Len is the number of idle partitions kept.
-func (c *Cache) Len() int { return c.idle.Len() }

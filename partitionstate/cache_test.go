@@ -44,7 +44,7 @@ func TestCacheAgainstNaive(t *testing.T) {
 				held[k] = s
 				idle = slices.DeleteFunc(idle, func(o Key) bool { return o == k })
 			}
-			if got := c.Len(); got != len(idle) {
+			if got := c.idle.Len(); got != len(idle) {
 				t.Fatalf("got %d idle, want %d", got, len(idle))
 			}
 			if !slices.Equal(evicted, want) {

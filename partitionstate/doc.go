@@ -4,11 +4,12 @@
 // digests of records known to lie at recent offsets, and the transmissions
 // whose fate is unknown.
 //
-// It is a pure state machine: no input or output, no clock, no goroutine, no
-// lock. Time comes in as an argument. State moves only through the named
-// transitions; stale input changes nothing and is reported as false. A State
-// is used by one caller at a time; package fence decides with it and the
-// proxy serialises the calls.
+// A State is a pure state machine: no input or output, no clock, no goroutine,
+// no lock. Time comes in as an argument. It moves only through the named
+// transitions; stale input changes nothing and is reported as false. It is
+// used by one caller at a time; package fence decides with it and the proxy
+// serialises the calls. Only the Cache of idle states, which all partitions
+// share, is for concurrent use, and locks for itself.
 //
 // Not here: decisions about batches (package fence) and bytes (package wire).
 package partitionstate

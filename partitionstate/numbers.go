@@ -1,6 +1,9 @@
 package partitionstate
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Offset is a position in a partition's log, in records. −1 where Kafka has
 // no offset to give.
@@ -16,10 +19,14 @@ type Sequence int32
 // sequenceMask keeps the 31 bits in which sequences count.
 const sequenceMask = 1<<31 - 1
 
-// Plus is the sequence n records later. n ≥ 0.
+// Plus is the sequence n records later, or earlier where n is negative.
 func (s Sequence) Plus(n int) Sequence {
 	return Sequence((int64(s) + int64(n)) & sequenceMask)
 }
+
+// SequenceAfter is the sequence that follows the last one a broker told of. It
+// tells −1 of a producer id that has an epoch and no batch yet; 0 is next then.
+func SequenceAfter(last int32) Sequence { return Sequence(last).Plus(1) }
 
 // ArmingSequence is the base sequence of the first stamped batch in a
 // partition whose leader knows nothing of the fence's producer id. It is a
@@ -55,9 +62,18 @@ func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 // 1970. −1: none.
 type Timestamp int64
 
-// Sub is the time from u to t.
+// Sub is the time from u to t; where that is more than a Duration can hold (292
+// years), the largest or smallest one. Timestamps come from clients' records.
 func (t Timestamp) Sub(u Timestamp) time.Duration {
-	return time.Duration(t-u) * time.Millisecond
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	d := int64(t) - int64(u)
+	switch {
+	case t > u && (d < 0 || d > most):
+		return math.MaxInt64
+	case t < u && (d > 0 || d < -most):
+		return math.MinInt64
+	}
+	return time.Duration(d) * time.Millisecond
 }
 
 // Now is one reading of both clocks.

@@ -16,9 +16,18 @@ func TestSequenceWrap(t *testing.T) {
 		want Sequence
 	}{
 		{0, 0, 0}, {0, 1, 1}, {math.MaxInt32, 1, 0}, {math.MaxInt32 - 1, 3, 1}, {5, math.MaxInt32, 4},
+		{0, -1, math.MaxInt32}, {3, -3, 0}, {1, -1 << 31, 1},
 	} {
 		if got := c.from.Plus(c.n); got != c.want {
 			t.Errorf("%d plus %d: got %d, want %d", c.from, c.n, got, c.want)
+		}
+	}
+}
+
+func TestSequenceAfter(t *testing.T) {
+	for last, want := range map[int32]Sequence{-1: 0, 0: 1, 7: 8, math.MaxInt32: 0} {
+		if got := SequenceAfter(last); got != want {
+			t.Errorf("after %d: got %d, want %d", last, got, want)
 		}
 	}
 }
@@ -70,7 +79,25 @@ func TestTimes(t *testing.T) {
 	if got, want := at.Add(time.Second).Sub(at), time.Second; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got, want := Timestamp(1500).Sub(500), time.Second; got != want {
-		t.Errorf("got %v, want %v", got, want)
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	for _, c := range []struct {
+		t, u Timestamp
+		want time.Duration
+	}{
+		{1500, 500, time.Second},
+		{500, 1500, -time.Second},
+		{Timestamp(most), 0, time.Duration(most) * time.Millisecond},
+		{-Timestamp(most), 0, -time.Duration(most) * time.Millisecond},
+		// A record may carry any timestamp; beyond 292 years it wrapped.
+		{Timestamp(most) + 1, 0, math.MaxInt64},
+		{math.MaxInt64, -1, math.MaxInt64},
+		{math.MaxInt64, math.MinInt64, math.MaxInt64},
+		{0, Timestamp(most) + 1, math.MinInt64},
+		{-1, math.MaxInt64, math.MinInt64},
+		{math.MinInt64, math.MaxInt64, math.MinInt64},
+	} {
+		if got := c.t.Sub(c.u); got != c.want {
+			t.Errorf("from %d to %d: got %v, want %v", c.u, c.t, got, c.want)
+		}
 	}
 }

@@ -47,13 +47,13 @@ func (r *recent) get(from, upTo Offset) ([]Record, bool) {
 	return r.records[from-r.base : upTo-r.base], true
 }
 
-// trim keeps the newest n.
+// trim keeps the newest n, and no memory for more.
 func (r *recent) trim(n int) {
-	drop := len(r.records) - n
-	if drop <= 0 {
+	drop := max(len(r.records)-n, 0)
+	if drop == 0 && cap(r.records) <= n {
 		return
 	}
-	kept := make([]Record, n)
+	kept := make([]Record, len(r.records)-drop)
 	copy(kept, r.records[drop:])
 	r.records = kept
 	r.base += Offset(drop)

@@ -82,7 +82,27 @@ func TestRecentKeepsTheNewest(t *testing.T) {
 	if _, ok := s.Known(3*recentMax-recentIdle-1, 3*recentMax); ok {
 		t.Error("idle: more is kept than an idle partition may cost")
 	}
-	if got := cap(s.recent.records); got > 2*recentIdle {
+	if got := cap(s.recent.records); got > recentIdle {
 		t.Errorf("idle: memory for %d records is held", got)
+	}
+}
+
+// A run that does not touch what is known takes its place, in its memory: one
+// record lay in room for thousands when the partition became idle.
+func TestIdleLetsGoOfRoomAfterAGap(t *testing.T) {
+	var s State
+	s.Learned(0, run(0, 2*recentMax-1))
+	s.Learned(3*recentMax, run(3*recentMax, 3*recentMax+1))
+	s.Unsettle(&Unsettled{Expected: 1, Records: run(1, 2)})
+	s.Settle(1, run(1, 2))
+	s.Idle()
+	if got := cap(s.recent.records); got > recentIdle {
+		t.Errorf("memory for %d records is held, want at most %d", got, recentIdle)
+	}
+	if got, ok := s.Known(3*recentMax, 3*recentMax+1); !ok || len(got) != 1 || got[0] != logged(3*recentMax) {
+		t.Errorf("got %v %v, want the newest record", got, ok)
+	}
+	if cap(s.unsettled) > 0 || cap(s.index) > 0 {
+		t.Error("memory for unsettled transmissions is held")
 	}
 }

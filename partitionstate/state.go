@@ -34,8 +34,14 @@ type State struct {
 	tentativeTimestamp Timestamp
 	hasTentative       bool
 
-	recent    recent
+	recent recent
+
+	// unsettled are the transmissions of unknown fate, oldest first, and index
+	// the same in order of the offset they begin at; longest is the most
+	// records that one of them has, or had.
 	unsettled []*Unsettled
+	index     []place
+	longest   Offset
 }
 
 // View is the newest view, and whether there is one.
@@ -87,6 +93,15 @@ func (s *State) ReadView(now Instant, v View) bool {
 	}
 	s.view, s.hasView = v, true
 	return true
+}
+
+// Contradicts reports whether a view ends below what was known to be committed
+// when it was begun, in the very leader epoch of the newest view. In an epoch
+// the log's end never goes back: the topic was created anew under its name and
+// another topic has the same epoch, or the leader is a deposed one and the
+// committed end was learnt from its successor. To be asked before ReadView.
+func (s *State) Contradicts(v View) bool {
+	return s.hasEnd && v.Next < s.committed && v.At > s.learntAt && s.epochKnown && v.LeaderEpoch == s.newestEpoch
 }
 
 // Deposed reports whether a view of a newer leader epoch was read already.
@@ -207,4 +222,9 @@ func (s *State) Known(from, upTo Offset) ([]Record, bool) { return s.recent.get(
 func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }
 
 // Idle shrinks what is kept to what an idle partition may cost.
-func (s *State) Idle() { s.recent.trim(recentIdle) }
+func (s *State) Idle() {
+	s.recent.trim(recentIdle)
+	if len(s.unsettled) == 0 {
+		s.unsettled, s.index = nil, nil
+	}
+}

@@ -252,3 +252,30 @@ func bestOf(views []View, epoch LeaderEpoch, committed Offset) (best View, ok bo
 	}
 	return best, ok
 }
+
+// A topic that was created anew under its name, in the same leader epoch.
+func TestContradictsOnlyWithinTheEpoch(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		next  Offset
+		epoch LeaderEpoch
+		begun Instant
+		want  bool
+	}{
+		{"shorter than what was committed", 4, 1, at(12), true},
+		{"as long", 5, 1, at(12), false},
+		{"begun before that was learnt", 4, 1, at(11), false},
+		{"of a newer epoch: an unclean election", 4, 2, at(12), false},
+		{"of an older epoch: a deposed leader", 4, 0, at(12), false},
+	} {
+		var s State
+		s.ReadView(at(10), View{LeaderEpoch: 1, Next: 3, HighWatermark: 3, At: at(10)})
+		s.SeeCommitted(at(11), 5, at(10))
+		if got := s.Contradicts(View{LeaderEpoch: c.epoch, Next: c.next, At: c.begun}); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+	if new(State).Contradicts(View{At: at(1)}) {
+		t.Error("got a contradiction to nothing")
+	}
+}

@@ -23,6 +23,8 @@ type Unsettled struct {
 	Looks    int
 	// Alarmed: an alarm was raised for it already.
 	Alarmed bool
+	// Pass is the holder's: the last pass in which somebody waited for it.
+	Pass uint64
 }
 
 // End is the offset behind its last record, had it been appended as promised.
@@ -30,25 +32,54 @@ func (u *Unsettled) End() Offset { return u.Expected + Offset(len(u.Records)) }
 
 // SequenceAt is the sequence that the record for offset o got, or would have
 // got, by the transmission's stamp.
-func (u *Unsettled) SequenceAt(o Offset) Sequence {
-	return Sequence((int64(u.BaseSequence) + int64(o-u.Expected)) & sequenceMask)
+func (u *Unsettled) SequenceAt(o Offset) Sequence { return u.BaseSequence.Plus(int(o - u.Expected)) }
+
+// place is where an unsettled transmission's records would lie. It stands
+// beside the pointer so that most are passed over without following it.
+type place struct {
+	from, end Offset
+	u         *Unsettled
 }
 
 // Unsettle remembers a transmission whose fate is unknown, and returns the
 // memory of it. A further copy, stamped alike, of one that is remembered only
 // makes that one younger: a client that sends again and again costs no more.
 func (s *State) Unsettle(u *Unsettled) *Unsettled {
-	for _, o := range s.unsettled {
-		if o.left == len(o.Records) && o.Expected == u.Expected && o.Epoch == u.Epoch &&
-			o.BaseSequence == u.BaseSequence && slices.Equal(o.Records, u.Records) {
-			o.SentAt, o.Node, o.NextLook = max(o.SentAt, u.SentAt), u.Node, max(o.NextLook, u.NextLook)
-			return o
-		}
+	if o := s.Remembered(u.Expected, u.Records, u.Epoch, u.BaseSequence); o != nil {
+		o.SentAt, o.Node, o.NextLook = max(o.SentAt, u.SentAt), u.Node, max(o.NextLook, u.NextLook)
+		return o
 	}
 	u.gone = make([]bool, len(u.Records))
 	u.left = len(u.Records)
 	s.unsettled = append(s.unsettled, u)
+	s.index = slices.Insert(s.index, s.firstFrom(u.Expected), place{u.Expected, u.End(), u})
+	s.longest = max(s.longest, Offset(len(u.Records)))
 	return u
+}
+
+// Remembered is the memory of a transmission of just these records, stamped
+// alike, of which nothing is settled; nil: there is none.
+func (s *State) Remembered(expected Offset, records []Record, epoch ProducerEpoch, base Sequence) *Unsettled {
+	for i := s.firstFrom(expected); i < len(s.index) && s.index[i].from == expected; i++ {
+		o := s.index[i].u
+		if o.left == len(o.Records) && o.Epoch == epoch && o.BaseSequence == base && slices.Equal(o.Records, records) {
+			return o
+		}
+	}
+	return nil
+}
+
+// firstFrom is the first place in the index that begins at o or behind it.
+func (s *State) firstFrom(o Offset) int {
+	lo, hi := 0, len(s.index)
+	for lo < hi {
+		if mid := (lo + hi) / 2; s.index[mid].from < o {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 // Unsettled lists what is unknown, oldest first. The caller does not keep it.
@@ -58,20 +89,32 @@ func (s *State) Unsettled() []*Unsettled { return s.unsettled }
 // offsets: clients cut their batches anew when they retry, so one record in
 // common makes it the same batch.
 func (s *State) FindUnsettled(expected Offset, records []Record) *Unsettled {
-	for _, u := range s.unsettled {
-		if u.Overlaps(expected, records) {
-			return u
+	end := expected + Offset(len(records))
+	for i := s.firstFrom(expected - s.longest); i < len(s.index) && s.index[i].from < end; i++ {
+		if p := &s.index[i]; p.end > expected && p.u.Overlaps(expected, records) {
+			return p.u
 		}
 	}
 	return nil
 }
 
+// AppendOverlapping appends to dst all transmissions of any of these records at
+// these offsets. What it returns stays valid when some of them are forgotten.
+func (s *State) AppendOverlapping(dst []*Unsettled, expected Offset, records []Record) []*Unsettled {
+	end := expected + Offset(len(records))
+	for i := s.firstFrom(expected - s.longest); i < len(s.index) && s.index[i].from < end; i++ {
+		if p := &s.index[i]; p.end > expected && p.u.Overlaps(expected, records) {
+			dst = append(dst, p.u)
+		}
+	}
+	return dst
+}
+
 // Overlaps reports whether any of these records at these offsets is one of the
 // transmission's that is not settled.
 func (u *Unsettled) Overlaps(expected Offset, records []Record) bool {
-	for i, r := range records {
-		j := expected + Offset(i) - u.Expected
-		if j >= 0 && j < Offset(len(u.Records)) && !u.gone[j] && u.Records[j] == r {
+	for o := max(expected, u.Expected); o < min(expected+Offset(len(records)), u.End()); o++ {
+		if j := o - u.Expected; !u.gone[j] && u.Records[j] == records[o-expected] {
 			return true
 		}
 	}
@@ -92,31 +135,30 @@ func (u *Unsettled) Misplaces(r Record, at Offset) bool {
 // Settle clears the memory of just these records at these offsets; a
 // transmission of which nothing is left is forgotten.
 func (s *State) Settle(expected Offset, records []Record) {
-	kept := s.unsettled[:0]
-	for _, u := range s.unsettled {
-		for i, r := range records {
-			j := expected + Offset(i) - u.Expected
-			if j >= 0 && j < Offset(len(u.Records)) && !u.gone[j] && u.Records[j] == r {
+	settled := false
+	for _, u := range s.AppendOverlapping(nil, expected, records) {
+		for o := max(expected, u.Expected); o < min(expected+Offset(len(records)), u.End()); o++ {
+			if j := o - u.Expected; !u.gone[j] && u.Records[j] == records[o-expected] {
 				u.gone[j] = true
 				u.left--
 			}
 		}
-		if u.left > 0 {
-			kept = append(kept, u)
-		}
+		settled = settled || u.left == 0
 	}
-	clear(s.unsettled[len(kept):])
-	s.unsettled = kept
+	if settled {
+		s.forget(func(u *Unsettled) bool { return u.left == 0 })
+	}
 }
 
 // Forget drops the transmission: no copy of it can be alive.
 func (s *State) Forget(gone *Unsettled) {
-	kept := s.unsettled[:0]
-	for _, u := range s.unsettled {
-		if u != gone {
-			kept = append(kept, u)
-		}
+	s.forget(func(u *Unsettled) bool { return u == gone })
+}
+
+func (s *State) forget(gone func(*Unsettled) bool) {
+	s.unsettled = slices.DeleteFunc(s.unsettled, gone)
+	s.index = slices.DeleteFunc(s.index, func(p place) bool { return gone(p.u) })
+	if len(s.index) == 0 {
+		s.longest = 0
 	}
-	clear(s.unsettled[len(kept):])
-	s.unsettled = kept
 }

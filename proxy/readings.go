@@ -12,9 +12,6 @@ import (
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
-// sequenceMask keeps the 31 bits in which sequences count.
-const sequenceMask = 1<<31 - 1
-
 // readView reads the partition's view and feeds it to the fence.
 func (l *lane) readView(ctx context.Context, node ps.NodeID) {
 	begun := instant()
@@ -41,8 +38,7 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) {
 		StateTimestamp: ps.Timestamp(v.LastTimestamp), FromTail: v.FromTail, At: begun,
 	}
 	if v.HasState {
-		// −1 says that the id has an epoch here and no batch yet: 0 is next.
-		view.Sequence = ps.Sequence((int64(v.LastSequence) + 1) & sequenceMask)
+		view.Sequence = ps.SequenceAfter(v.LastSequence)
 	}
 	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewRead(at, node, view) })
 }
@@ -108,7 +104,7 @@ func (f *fencing) storedRecord(s wire.StoredRecord) fence.StoredRecord {
 	if b.ProducerID == f.fenceID {
 		r.ByFence = true
 		r.Epoch = ps.ProducerEpoch(b.ProducerEpoch)
-		r.Sequence = ps.Sequence((int64(b.BaseSequence) + s.Offset - b.BaseOffset) & sequenceMask)
+		r.Sequence = ps.Sequence(b.BaseSequence).Plus(int(s.Offset - b.BaseOffset))
 	}
 	return r
 }
