@@ -136,19 +136,17 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	if !v.HasState && !p.cfg.keeps(guardArming) {
 		sequence = 0
 	}
-	again := false
-	for _, u := range p.state.Unsettled() {
-		if !u.Overlaps(t.Expected, t.Records) || p.bytesGone(now, u) {
-			continue
-		}
-		// Stamped as before, the broker appends at most one of the copies.
-		if (u.Epoch != epoch || u.SequenceAt(t.Expected) != sequence) && p.cfg.keeps(guardSameSequence) {
+	t.again = false
+	for _, u := range p.openFor(t) {
+		// Stamped as before, the broker appends at most one of the copies. One
+		// whose bytes are gone can only be committed at its place, by a leader
+		// that has it in its log: never besides another.
+		if (u.Epoch != epoch || u.SequenceAt(t.Expected) != sequence) && !p.bytesGone(now, u) && p.cfg.keeps(guardSameSequence) {
 			p.unknown(t)
 			return
 		}
-		again = true
+		t.again = true
 	}
-	t.again = again
 	t.epoch, t.baseSequence = epoch, sequence
 	p.send(now, t, v, Effect{Kind: Send, Ticket: t, Epoch: epoch, BaseSequence: sequence})
 }
@@ -211,8 +209,8 @@ func (p *Partition) wakeOrExpire(now ps.Now, t *Ticket) {
 // copy can be alive any more: what is in the log by now is there, and nothing
 // will follow.
 func (p *Partition) forgetDead(now ps.Now, t *Ticket) {
-	for _, u := range slices.Clone(p.state.Unsettled()) {
-		if u.Overlaps(t.Expected, t.Records) && p.dead(now, u) && !p.ownedByTicket(u) {
+	for _, u := range p.openFor(t) {
+		if p.dead(now, u) && !p.ownedByTicket(u) {
 			p.state.Forget(u)
 		}
 	}

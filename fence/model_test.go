@@ -81,6 +81,28 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestModelScarce lets brokers refuse batches in so many words while other
+// copies of them are open. Definite as such an answer is, it says nothing of
+// the copies.
+func TestModelScarce(t *testing.T) {
+	schedules := uint64(3000)
+	if raceEnabled || testing.Short() {
+		schedules = 300
+	}
+	refused := 0
+	for seed := range schedules {
+		w := newModelWorld(seed, 0)
+		w.makeScarce(seed)
+		if w.run(); w.failure != "" {
+			t.Fatalf("seed %d: %s", seed, w.failure)
+		}
+		refused += w.kinds[BrokerError]
+	}
+	if refused == 0 {
+		t.Error("no broker refused anything")
+	}
+}
+
 // TestModelBypassed lets plain producers write too: records may then end up
 // elsewhere than promised, but what clients are told stays true, everything
 // ends, and it shows.

@@ -168,7 +168,10 @@ func (w *modelWorld) brokerReads() {
 		return // held on its way
 	}
 	conn.requests = conn.requests[1:]
-	code := w.cluster.produce(conn.node, tx, w.clock())
+	code := int16(19)
+	if w.scarce == nil || w.calm || w.scarce.IntN(6) > 0 {
+		code = w.cluster.produce(conn.node, tx, w.clock())
+	}
 	w.trace("broker %d takes %v: code %d base %d", conn.node, tx.ticket, code, tx.base)
 	if code != 0 {
 		conn.answers = append(conn.answers, modelAnswerTo{tx, Answer{Code: code, BaseOffset: ps.NoOffset, LogAppendTime: -1}})

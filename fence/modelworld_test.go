@@ -123,7 +123,11 @@ type modelWorld struct {
 	trouble int           // how many of four faults happen, less one
 	// bypassed: plain producers write, too. Then records may be misplaced; what
 	// is told of them must still be true.
-	bypassed                          bool
+	bypassed bool
+	// scarce, when set, draws whether a broker lacks replicas and so refuses a
+	// batch before it appends. It has a source of its own, so that schedules
+	// without it stay as they are.
+	scarce                            *rand.Rand
 	misplacements, violations, alarms int
 	calm                              bool // no more faults
 	trace                             func(format string, args ...any)
@@ -173,6 +177,16 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 		w.clients = append(w.clients, cl)
 	}
 	return w
+}
+
+// makeScarce has brokers refuse batches for want of replicas, and lets bytes
+// live for less long than replication may stand still: what is unknown may lie
+// in some log, uncommitted, when no byte of it can be on its way any more.
+func (w *modelWorld) makeScarce(seed uint64) {
+	w.scarce = rand.New(rand.NewPCG(seed, 1))
+	w.cfg.ConnectionIdle, w.cfg.Margin = 300*time.Millisecond, 100*time.Millisecond
+	w.tempo = 10 * time.Millisecond
+	w.trouble = 3
 }
 
 // history is what was in the log before the rule began: a fence state that has

@@ -35,6 +35,9 @@ type Partition struct {
 	effects []Effect
 	wake    ps.Instant
 	hasWake bool
+	// overlapping is for lookups of open transmissions.
+	overlapping []*ps.Unsettled
+
 	// changed: a ticket was decided or sent in this pass, so that others must
 	// be looked at again.
 	changed bool
@@ -116,11 +119,7 @@ func (p *Partition) Answered(now ps.Now, t *Ticket, a Answer) []Effect {
 		p.refusedBySequence(now, t)
 	case refusedByBroker:
 		p.state.DropView()
-		if t.again {
-			p.readBack(now, t)
-			break
-		}
-		p.decide(t, Verdict{Kind: BrokerError, Code: a.Code})
+		p.leftNothing(now, t, Verdict{Kind: BrokerError, Code: a.Code})
 	case ambiguous:
 		p.unsettle(now, t)
 		t.phase, t.base = typing, a.BaseOffset
@@ -145,13 +144,28 @@ func (p *Partition) Abandoned(now ps.Now, t *Ticket) []Effect {
 func (p *Partition) NotSent(now ps.Now, t *Ticket) []Effect {
 	p.effects = p.effects[:0]
 	if t.phase == sent {
-		if t.again {
-			p.readBack(now, t)
-		} else {
-			p.decide(t, Verdict{Kind: Retry, Reason: Unreachable})
-		}
+		p.leftNothing(now, t, Verdict{Kind: Retry, Reason: Unreachable})
 	}
 	return p.resume(now)
+}
+
+// leftNothing: the ticket's transmission is known to have left nothing. v says
+// so of the batch as well, unless another transmission of any of its records
+// is open: it may be on its way, or lie uncommitted in the log of a follower
+// that leads next. Then only the log can tell.
+func (p *Partition) leftNothing(now ps.Now, t *Ticket, v Verdict) {
+	if p.othersOpen(t) {
+		p.readBack(now, t)
+		return
+	}
+	p.decide(t, v)
+}
+
+// othersOpen reports whether a transmission of any of the ticket's records is
+// open, or was when the ticket's own, which is not, was sent.
+func (p *Partition) othersOpen(t *Ticket) bool {
+	return p.cfg.keeps(guardWeak) &&
+		(t.again || p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t))
 }
 
 func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
@@ -187,7 +201,7 @@ func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
 // faster. Which it was, a view that is read from now on tells.
 func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 	p.state.DropView()
-	if t.again {
+	if p.othersOpen(t) {
 		p.readBack(now, t)
 		return
 	}
@@ -386,6 +400,13 @@ func (p *Partition) twinUpstream(t *Ticket) bool {
 		}
 	}
 	return false
+}
+
+// openFor lists the open transmissions of any of the ticket's records, until
+// the next call.
+func (p *Partition) openFor(t *Ticket) []*ps.Unsettled {
+	p.overlapping = p.state.AppendOverlapping(p.overlapping[:0], t.Expected, t.Records)
+	return p.overlapping
 }
 
 func (p *Partition) wakeAt(at ps.Instant) {

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"slices"
 	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -387,8 +386,8 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 // never be appended any more: the fence has appended another batch with its
 // sequence at its place.
 func (p *Partition) usedUp(t *Ticket, s *Stored) bool {
-	for _, u := range p.state.Unsettled() {
-		if u.Overlaps(t.Expected, t.Records) && !lost(u, s) {
+	for _, u := range p.openFor(t) {
+		if !lost(u, s) {
 			return false
 		}
 	}
@@ -398,10 +397,8 @@ func (p *Partition) usedUp(t *Ticket, s *Stored) bool {
 // forgetOverlapping forgets the open transmissions of the ticket's records,
 // all lost. Equal records of one that was not lost stay open.
 func (p *Partition) forgetOverlapping(t *Ticket) {
-	for _, u := range slices.Clone(p.state.Unsettled()) {
-		if u.Overlaps(t.Expected, t.Records) {
-			p.state.Forget(u)
-		}
+	for _, u := range p.openFor(t) {
+		p.state.Forget(u)
 	}
 }
 
@@ -433,10 +430,8 @@ func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
 // lookForBypass raises an alarm for each open transmission of the ticket's
 // records in whose place another producer's record lies.
 func (p *Partition) lookForBypass(t *Ticket, s *Stored) {
-	for _, u := range p.state.Unsettled() {
-		if u.Overlaps(t.Expected, t.Records) {
-			p.raiseBypassed(u, s)
-		}
+	for _, u := range p.openFor(t) {
+		p.raiseBypassed(u, s)
 	}
 }
 
