@@ -35,12 +35,12 @@ func (c *Config) AssertedLimits() BrokerLimits {
 	}
 	if c.BrokerKind == EmbeddedKfake {
 		kafka := KafkaLimits()
-		return BrokerLimits{ProducerExpiry: l.ProducerExpiry, ConnectionIdle: l.ConnectionIdle}.or(BrokerLimits{
+		return BrokerLimits{ProducerExpiry: l.ProducerExpiry, ConnectionIdle: l.ConnectionIdle}.Or(BrokerLimits{
 			ProducerExpiry: kafka.ProducerExpiry, ConnectionIdle: kafka.ConnectionIdle,
 		})
 	}
 	if l.toldAll() {
-		l = l.or(KafkaLimits())
+		l = l.Or(KafkaLimits())
 	}
 	return l
 }
@@ -56,8 +56,8 @@ func (c *Config) Servable(l BrokerLimits) bool {
 // toldAll reports whether nothing has to be read from the brokers.
 func (l BrokerLimits) toldAll() bool { return l.ProducerExpiry > 0 && l.ConnectionIdle > 0 }
 
-// or takes from others what is zero in l.
-func (l BrokerLimits) or(others BrokerLimits) BrokerLimits {
+// Or takes from others what is zero in l.
+func (l BrokerLimits) Or(others BrokerLimits) BrokerLimits {
 	if l.ProducerExpiry == 0 {
 		l.ProducerExpiry = others.ProducerExpiry
 	}

@@ -262,7 +262,7 @@ func (f *fencing) readLimits(ctx context.Context, node int32) (BrokerLimits, err
 		}
 		l.ConnectionIdle = d
 	}
-	return l.or(KafkaLimits()), nil // some brokers do not name the interval
+	return l.Or(KafkaLimits()), nil // some brokers do not name the interval
 }
 
 // millis reads a configuration in milliseconds. Negative means without limit;

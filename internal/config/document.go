@@ -9,67 +9,108 @@ import (
 )
 
 // Document is the configuration as it is written, before any of it is
-// understood. The zero Value of a field means: not given.
+// understood. The zero Value of a field means: not given. The meaning of each
+// setting is that of the field named beside it.
 type Document struct {
-	Bootstrap      Values          `yaml:"bootstrap"`
-	Listen         Value           `yaml:"listen"`
-	AdvertisedHost Value           `yaml:"advertised_host"`
-	BrokerPorts    Ports           `yaml:"broker_ports"`
-	NodePorts      map[int32]Value `yaml:"node_ports"`
-	Rules          []Rule          `yaml:"rules"`
-	DefaultMode    Value           `yaml:"default_mode"`
-	FenceID        Value           `yaml:"fence_id"`
-	Brokers        Brokers         `yaml:"brokers"`
-	ViewMaxAge     Value           `yaml:"view_max_age"`
-	AdmissionWait  Value           `yaml:"admission_wait"`
-	ClockSkew      Value           `yaml:"clock_skew"`
-	Limits         Limits          `yaml:"limits"`
-	Log            Log             `yaml:"log"`
-	Metrics        Metrics         `yaml:"metrics"`
+	// Bootstrap is proxy.Config.Bootstrap.
+	Bootstrap Values `yaml:"bootstrap"`
+	// Listen is proxy.Config.Listen.
+	Listen Value `yaml:"listen"`
+	// AdvertisedHost is proxy.Config.AdvertisedHost.
+	AdvertisedHost Value `yaml:"advertised_host"`
+	// BrokerPorts is proxy.Config.BrokerPorts.
+	BrokerPorts Ports `yaml:"broker_ports"`
+	// NodePorts is proxy.Config.NodePorts.
+	NodePorts map[int32]Value `yaml:"node_ports"`
+	// Rules are proxy.Config.Rules, the first match first.
+	Rules []Rule `yaml:"rules"`
+	// DefaultMode is proxy.Config.Default: off or require.
+	DefaultMode Value `yaml:"default_mode"`
+	// FenceID is proxy.Config.FenceID, decimal or hexadecimal with 0x.
+	FenceID Value `yaml:"fence_id"`
+	// Brokers is what the brokers are.
+	Brokers Brokers `yaml:"brokers"`
+	// ViewMaxAge is proxy.Config.ViewMaxAge, a length of time with its unit.
+	ViewMaxAge Value `yaml:"view_max_age"`
+	// AdmissionWait is proxy.Config.AdmissionWait, a length of time.
+	AdmissionWait Value `yaml:"admission_wait"`
+	// ClockSkew is proxy.Config.ClockSkew, a length of time.
+	ClockSkew Value `yaml:"clock_skew"`
+	// Limits bounds what clients may make the proxy spend.
+	Limits Limits `yaml:"limits"`
+	// Log says what is logged.
+	Log Log `yaml:"log"`
+	// Metrics says where the admin endpoints are.
+	Metrics Metrics `yaml:"metrics"`
 }
 
 // Rule is one entry of rules.
 type Rule struct {
+	// Topics is proxy.Rule.Topics.
 	Topics Value `yaml:"topics"`
-	Mode   Value `yaml:"mode"`
+	// Mode is proxy.Rule.Mode: off or require.
+	Mode Value `yaml:"mode"`
 }
 
 // Brokers is what the brokers are, and the operator's word for what cannot be
 // read from them.
 type Brokers struct {
-	Kind   Value  `yaml:"kind"`
+	// Kind is proxy.Config.BrokerKind: kafka or kfake.
+	Kind Value `yaml:"kind"`
+	// Assert holds what the brokers do not tell.
 	Assert Assert `yaml:"assert"`
 }
 
-// Assert holds broker settings on the operator's word.
+// Assert holds broker settings on the operator's word, lengths of time.
 type Assert struct {
+	// ProducerIDExpiration is proxy.Config.AssertedProducerExpiry.
 	ProducerIDExpiration Value `yaml:"producer_id_expiration"`
-	ConnectionsMaxIdle   Value `yaml:"connections_max_idle"`
+	// ProducerIDExpirationCheck is proxy.Config.AssertedExpiryCheck.
+	ProducerIDExpirationCheck Value `yaml:"producer_id_expiration_check"`
+	// ConnectionsMaxIdle is proxy.Config.AssertedConnectionIdle.
+	ConnectionsMaxIdle Value `yaml:"connections_max_idle"`
 }
 
-// Limits bounds what clients may make the proxy spend.
+// Limits bounds what clients may make the proxy spend. Sizes are in bytes or
+// have a unit (KiB, MiB, GiB); times have their unit.
 type Limits struct {
-	MaxFrame           Value `yaml:"max_frame"`
-	MaxDecompressed    Value `yaml:"max_decompressed"`
+	// MaxFrame is proxy.Config.MaxFrameBytes, a size.
+	MaxFrame Value `yaml:"max_frame"`
+	// MaxDecompressed is proxy.Config.MaxDecompressedBytes, a size.
+	MaxDecompressed Value `yaml:"max_decompressed"`
+	// MaxProducePartitions is proxy.Config.MaxProducePartitions, a number.
+	MaxProducePartitions Value `yaml:"max_produce_partitions"`
+	// MaxPendingRequests is proxy.Config.MaxPendingRequests, a number.
 	MaxPendingRequests Value `yaml:"max_pending_requests"`
-	MaxRewritten       Value `yaml:"max_rewritten"`
-	MaxHeld            Value `yaml:"max_held"`
-	MaxConnections     Value `yaml:"max_connections"`
-	DialTimeout        Value `yaml:"dial_timeout"`
-	HandshakeTimeout   Value `yaml:"handshake_timeout"`
-	IdleTimeout        Value `yaml:"idle_timeout"`
-	DrainTimeout       Value `yaml:"drain_timeout"`
-	IdleViews          Value `yaml:"idle_views"`
+	// MaxRewritten is proxy.Config.MaxRewrittenBytes, a size.
+	MaxRewritten Value `yaml:"max_rewritten"`
+	// MaxHeld is proxy.Config.MaxHeldBytes, a size.
+	MaxHeld Value `yaml:"max_held"`
+	// MaxConnections is proxy.Config.MaxConnections, a number.
+	MaxConnections Value `yaml:"max_connections"`
+	// DialTimeout is proxy.Config.DialTimeout, a length of time.
+	DialTimeout Value `yaml:"dial_timeout"`
+	// HandshakeTimeout is proxy.Config.HandshakeTimeout, a length of time.
+	HandshakeTimeout Value `yaml:"handshake_timeout"`
+	// IdleTimeout is proxy.Config.IdleTimeout, a length of time.
+	IdleTimeout Value `yaml:"idle_timeout"`
+	// DrainTimeout is proxy.Config.DrainTimeout, a length of time.
+	DrainTimeout Value `yaml:"drain_timeout"`
+	// IdleViews is proxy.Config.IdleViews, a number.
+	IdleViews Value `yaml:"idle_views"`
 }
 
 // Log says what is logged and in what form.
 type Log struct {
-	Level  Value `yaml:"level"`
+	// Level is Settings.LogLevel: debug, info, warn or error.
+	Level Value `yaml:"level"`
+	// Format is Settings.LogFormat: text or json.
 	Format Value `yaml:"format"`
 }
 
 // Metrics says where the admin endpoints are served.
 type Metrics struct {
+	// Listen is Settings.MetricsListen, host:port.
 	Listen Value `yaml:"listen"`
 }
 
@@ -146,7 +187,9 @@ func (vs *Values) UnmarshalYAML(n ast.Node) error {
 
 // Ports is a range of ports: "FIRST-LAST", or the keys first and last.
 type Ports struct {
-	Range       Value
+	// Range is the one text.
+	Range Value
+	// First and Last are the keys, both inclusive.
 	First, Last Value
 }
 

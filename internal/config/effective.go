@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -15,34 +15,56 @@ import (
 // Effective is what is in force, in the words of the configuration file, for
 // programs. Lengths of time and sizes are written as in the file.
 type Effective struct {
-	Bootstrap      []string          `json:"bootstrap"`
-	Listen         string            `json:"listen"`
-	AdvertisedHost string            `json:"advertised_host"`
-	BrokerPorts    string            `json:"broker_ports,omitempty"`
-	NodePorts      map[int32]int     `json:"node_ports,omitempty"`
-	Rules          []EffectiveRule   `json:"rules"`
-	DefaultMode    string            `json:"default_mode"`
-	FenceID        string            `json:"fence_id"`
-	BrokerKind     string            `json:"broker_kind"`
-	Assert         map[string]string `json:"assert,omitempty"`
-	ViewMaxAge     string            `json:"view_max_age"`
-	AdmissionWait  string            `json:"admission_wait"`
-	ClockSkew      string            `json:"clock_skew"`
-	Limits         map[string]string `json:"limits"`
-	LogLevel       string            `json:"log_level"`
-	LogFormat      Format            `json:"log_format"`
-	MetricsListen  string            `json:"metrics_listen,omitempty"`
-	Notes          []string          `json:"notes,omitempty"`
+	// Bootstrap lists the brokers' host:port addresses.
+	Bootstrap []string `json:"bootstrap"`
+	// Listen is the host:port that clients connect to first.
+	Listen string `json:"listen"`
+	// AdvertisedHost is the host name that clients are told.
+	AdvertisedHost string `json:"advertised_host"`
+	// BrokerPorts is the range of the brokers' ports as first-last; empty: any
+	// free port for each.
+	BrokerPorts string `json:"broker_ports,omitempty"`
+	// NodePorts are exceptions, port by node id.
+	NodePorts map[int32]int `json:"node_ports,omitempty"`
+	// Rules are tried in order.
+	Rules []EffectiveRule `json:"rules"`
+	// DefaultMode is that of topics that no rule matches.
+	DefaultMode string `json:"default_mode"`
+	// FenceID is hexadecimal with 0x: 64 bits are too many for JSON numbers.
+	FenceID string `json:"fence_id"`
+	// BrokerKind is kafka or kfake.
+	BrokerKind string `json:"broker_kind"`
+	// Assert has the brokers' limits that are not read from them, by the names
+	// of brokers.assert (see proxy.Config.AssertedLimits).
+	Assert map[string]string `json:"assert,omitempty"`
+	// ViewMaxAge is view_max_age.
+	ViewMaxAge string `json:"view_max_age"`
+	// AdmissionWait is admission_wait.
+	AdmissionWait string `json:"admission_wait"`
+	// ClockSkew is clock_skew.
+	ClockSkew string `json:"clock_skew"`
+	// Limits has every limit by its name in the file.
+	Limits map[string]string `json:"limits"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `json:"log_level"`
+	// LogFormat is the form of log lines.
+	LogFormat Format `json:"log_format"`
+	// MetricsListen is the host:port of the admin endpoints; empty: none.
+	MetricsListen string `json:"metrics_listen,omitempty"`
+	// Notes say what is allowed but may not be meant.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // EffectiveRule is one rule of an Effective.
 type EffectiveRule struct {
+	// Topics is the pattern.
 	Topics string `json:"topics"`
-	Mode   string `json:"mode"`
+	// Mode is off or require.
+	Mode string `json:"mode"`
 }
 
 // limitNames gives the order in which limits are shown.
-var limitNames = []string{"max_frame", "max_decompressed", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
+var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
 	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views"}
 
 // Effective gives the settings in the words of the file.
@@ -51,7 +73,7 @@ func (s *Settings) Effective() Effective {
 	e := Effective{
 		Bootstrap:      p.Bootstrap,
 		Listen:         p.Listen,
-		AdvertisedHost: advertised(p),
+		AdvertisedHost: p.AdvertisedHost,
 		BrokerPorts:    brokerPorts(p),
 		NodePorts:      p.NodePorts,
 		Rules:          []EffectiveRule{},
@@ -66,17 +88,18 @@ func (s *Settings) Effective() Effective {
 		MetricsListen:  s.MetricsListen,
 		Notes:          s.Notes,
 		Limits: map[string]string{
-			"max_frame":            size(p.MaxFrameBytes),
-			"max_decompressed":     size(p.MaxDecompressedBytes),
-			"max_pending_requests": strconv.Itoa(p.MaxPendingRequests),
-			"max_rewritten":        size(p.MaxRewrittenBytes),
-			"max_held":             size(p.MaxHeldBytes),
-			"max_connections":      strconv.Itoa(p.MaxConnections),
-			"dial_timeout":         duration(p.DialTimeout),
-			"handshake_timeout":    duration(p.HandshakeTimeout),
-			"idle_timeout":         duration(p.IdleTimeout),
-			"drain_timeout":        duration(p.DrainTimeout),
-			"idle_views":           strconv.Itoa(p.IdleViews),
+			"max_frame":              size(p.MaxFrameBytes),
+			"max_decompressed":       size(p.MaxDecompressedBytes),
+			"max_produce_partitions": strconv.Itoa(p.MaxProducePartitions),
+			"max_pending_requests":   strconv.Itoa(p.MaxPendingRequests),
+			"max_rewritten":          size(p.MaxRewrittenBytes),
+			"max_held":               size(p.MaxHeldBytes),
+			"max_connections":        strconv.Itoa(p.MaxConnections),
+			"dial_timeout":           duration(p.DialTimeout),
+			"handshake_timeout":      duration(p.HandshakeTimeout),
+			"idle_timeout":           duration(p.IdleTimeout),
+			"drain_timeout":          duration(p.DrainTimeout),
+			"idle_views":             strconv.Itoa(p.IdleViews),
 		},
 	}
 	for _, r := range p.Rules {
@@ -86,11 +109,14 @@ func (s *Settings) Effective() Effective {
 		e.BrokerKind = "kfake"
 	}
 	e.Assert = map[string]string{}
-	if p.AssertedProducerExpiry > 0 {
-		e.Assert["producer_id_expiration"] = duration(p.AssertedProducerExpiry)
-	}
-	if p.AssertedConnectionIdle > 0 {
-		e.Assert["connections_max_idle"] = duration(p.AssertedConnectionIdle)
+	asserted := p.AssertedLimits()
+	for name, d := range map[string]time.Duration{
+		"producer_id_expiration": asserted.ProducerExpiry, "producer_id_expiration_check": asserted.ExpiryCheck,
+		"connections_max_idle": asserted.ConnectionIdle,
+	} {
+		if d > 0 {
+			e.Assert[name] = duration(d)
+		}
 	}
 	return e
 }
@@ -107,11 +133,11 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	}
 	line("brokers", "%s (%s)", strings.Join(e.Bootstrap, ", "), kind)
 	line("clients connect to", "%s, and are told the host %s", e.Listen, e.AdvertisedHost)
-	ports := e.BrokerPorts
-	if ports == "" {
-		ports = "any free port for each broker"
+	if first, _, given := strings.Cut(e.BrokerPorts, "-"); given {
+		line("broker ports", "%s: node id n on %s+n", e.BrokerPorts, first)
+	} else {
+		line("broker ports", "any free port for each broker")
 	}
-	line("broker ports", "%s", ports)
 	for _, node := range slices.Sorted(maps.Keys(e.NodePorts)) {
 		line("", "node id %d on %d", node, e.NodePorts[node])
 	}
@@ -128,7 +154,7 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	line("fence", "producer id %s, the same for all proxies of the cluster", e.FenceID)
 	line("", "views up to %s old, queue wait %s, clock skew %s", e.ViewMaxAge, e.AdmissionWait, e.ClockSkew)
 	for _, k := range slices.Sorted(maps.Keys(e.Assert)) {
-		line("taken on your word", "%s = %s", k, e.Assert[k])
+		line("taken, not read", "%-28s %s", k, e.Assert[k])
 	}
 	name = "limits"
 	for _, k := range limitNames {
@@ -152,25 +178,11 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-func advertised(p *proxy.Config) string {
-	if p.AdvertisedHost != "" {
-		return p.AdvertisedHost
-	}
-	host, _, err := net.SplitHostPort(p.Listen)
-	if err != nil || isUnspecified(host) {
-		return "127.0.0.1"
-	}
-	return host
-}
-
 func brokerPorts(p *proxy.Config) string {
-	if p.BrokerPorts != (proxy.PortRange{}) {
-		return fmt.Sprintf("%d-%d: node id n on %d+n", p.BrokerPorts.First, p.BrokerPorts.Last, p.BrokerPorts.First)
+	if p.BrokerPorts == (proxy.PortRange{}) {
+		return ""
 	}
-	if port := portOf(p.Listen); port != 0 {
-		return fmt.Sprintf("from %d: node id n on %d+n", port+1, port+1)
-	}
-	return ""
+	return fmt.Sprintf("%d-%d", p.BrokerPorts.First, p.BrokerPorts.Last)
 }
 
 func modeName(m proxy.Mode) string {

@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +20,7 @@ func TestExampleIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := defaults()
+	want := Defaults()
 	want.MetricsListen = "127.0.0.1:9400"
 	want.Proxy.Bootstrap = []string{"kafka-1.internal:9092", "kafka-2.internal:9092"}
 	want.Proxy.Listen = "0.0.0.0:9092"
@@ -30,6 +32,7 @@ func TestExampleIsAccepted(t *testing.T) {
 		{Topics: "orders.*", Mode: proxy.ModeRequire},
 	}
 	want.Proxy.AssertedProducerExpiry = 24 * time.Hour
+	want.Proxy.AssertedExpiryCheck = 10 * time.Minute
 	want.Proxy.AssertedConnectionIdle = 10 * time.Minute
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -38,7 +41,7 @@ func TestExampleIsAccepted(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	with := func(change func(*Settings)) *Settings {
-		s := defaults()
+		s := Defaults()
 		s.Proxy.Bootstrap = []string{"k:9092"}
 		change(s)
 		return s
@@ -80,8 +83,86 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var wantErr error
+			if c.want.Proxy, wantErr = c.want.Proxy.InForce(); wantErr != nil {
+				t.Fatal(wantErr)
+			}
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Settings{}, "Notes")); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Defaults and what follows from settings come from the proxy alone.
+func TestDefaultsAreTheProxysOwn(t *testing.T) {
+	want, err := proxy.Config{Bootstrap: []string{"k:9092"}, Listen: "127.0.0.1:9092"}.InForce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse("f.yaml", []byte("bootstrap: k:9092"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Proxy); diff != "" {
+		t.Errorf("in force (-proxy +config):\n%s", diff)
+	}
+}
+
+// A file can set every field of proxy.Config that is not code.
+func TestEveryFieldOfTheProxyCanBeSet(t *testing.T) {
+	notInAFile := []string{"Unsafe", "Logger", "Meter", "Dial", "ListenFunc"}
+	settings, err := Parse("f.yaml", []byte(`
+bootstrap: k:1
+listen: 10.0.0.1:2
+advertised_host: p
+broker_ports: 3-4
+node_ports: {1: 5}
+rules: [{topics: a, mode: require}]
+default_mode: require
+fence_id: 6
+brokers: {kind: kfake, assert: {producer_id_expiration: 7h, producer_id_expiration_check: 8s, connections_max_idle: 9s}}
+view_max_age: 10s
+admission_wait: 11s
+clock_skew: 12s
+limits: {max_frame: 1313, max_decompressed: 1414, max_produce_partitions: 15, max_pending_requests: 16, max_rewritten: 1717, max_held: 1818,
+  max_connections: 19, dial_timeout: 20s, handshake_timeout: 21s, idle_timeout: 22s, drain_timeout: 23s, idle_views: 24}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, unset := reflect.ValueOf(settings.Proxy), reflect.ValueOf(Defaults().Proxy)
+	for i := range got.NumField() {
+		name := got.Type().Field(i).Name
+		same := reflect.DeepEqual(got.Field(i).Interface(), unset.Field(i).Interface())
+		if want := slices.Contains(notInAFile, name); same != want {
+			t.Errorf("%s: set by the file: %v, want %v", name, !same, !want)
+		}
+	}
+}
+
+func TestWhetherTopicsWouldBeServed(t *testing.T) {
+	const k = "bootstrap: k:9092\ndefault_mode: require\n"
+	for _, c := range []struct {
+		name  string
+		src   string
+		ok    bool
+		notes int
+	}{
+		{"Kafka's own limits", k, true, 0},
+		{"the interval that nobody asserted counts", k + "brokers: {assert: {producer_id_expiration: 30m, connections_max_idle: 10m}}", false, 0},
+		{"a shorter interval, asserted", k + "brokers: {assert: {producer_id_expiration: 30m, connections_max_idle: 10m, producer_id_expiration_check: 1m}}", true, 0},
+		{"the rest is read, and may do", k + "brokers: {assert: {producer_id_expiration: 30m}}", true, 1},
+		{"the rest is read, and nothing would do", k + "brokers: {assert: {producer_id_expiration: 2m}}", false, 0},
+		{"an idle time as long as Kafka's expiry", k + "brokers: {assert: {connections_max_idle: 24h}}", true, 1},
+		{"nothing is fenced", "bootstrap: k:9092\nbrokers: {assert: {connections_max_idle: 24h}}", true, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			settings, err := Parse("f.yaml", []byte(c.src))
+			if (err == nil) != c.ok {
+				t.Fatalf("got error %v, want good: %v", err, c.ok)
+			}
+			if err == nil && len(settings.Notes) != c.notes {
+				t.Errorf("got notes %q, want %d", settings.Notes, c.notes)
 			}
 		})
 	}

@@ -25,7 +25,8 @@ type Problem struct {
 // Error is all that is wrong with a configuration.
 type Error struct {
 	// Name is the file's, empty for flags.
-	Name     string
+	Name string
+	// Problems are all of them, in the order of the file; at least one.
 	Problems []Problem
 }
 

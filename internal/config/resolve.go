@@ -7,6 +7,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/proxy"
@@ -22,13 +23,23 @@ type resolver struct {
 // Resolve understands a document, with defaults for what it does not give.
 // Errors: *Error.
 func (d *Document) Resolve() (*Settings, error) {
-	r := &resolver{doc: d, out: defaults()}
+	r := &resolver{doc: d, out: Defaults()}
+	// These follow from others that the document may give.
+	r.out.Proxy.AdvertisedHost, r.out.Proxy.BrokerPorts = "", proxy.PortRange{}
 	r.addresses()
 	r.rules()
 	r.brokers()
 	r.limits()
 	r.process()
 	r.together()
+	r.servable()
+	if len(r.problems) == 0 {
+		inForce, err := r.out.Proxy.InForce()
+		if err != nil {
+			r.problems = append(r.problems, Problem{Message: err.Error()})
+		}
+		r.out.Proxy = inForce
+	}
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
 		return nil, &Error{Problems: r.problems}
@@ -213,6 +224,7 @@ func (r *resolver) brokers() {
 	const most = 10 * 365 * 24 * time.Hour
 	a := d.Brokers.Assert
 	p.AssertedProducerExpiry = r.duration(a.ProducerIDExpiration, "brokers.assert.producer_id_expiration", 0, time.Second, most)
+	p.AssertedExpiryCheck = r.duration(a.ProducerIDExpirationCheck, "brokers.assert.producer_id_expiration_check", 0, time.Second, most)
 	p.AssertedConnectionIdle = r.duration(a.ConnectionsMaxIdle, "brokers.assert.connections_max_idle", 0, time.Second, most)
 	p.ViewMaxAge = r.duration(d.ViewMaxAge, "view_max_age", p.ViewMaxAge, 100*time.Millisecond, time.Hour)
 	p.AdmissionWait = r.duration(d.AdmissionWait, "admission_wait", p.AdmissionWait, time.Millisecond, time.Minute)
@@ -223,6 +235,7 @@ func (r *resolver) limits() {
 	l, p := r.doc.Limits, &r.out.Proxy
 	p.MaxFrameBytes = r.size(l.MaxFrame, "limits.max_frame", p.MaxFrameBytes, kib, math.MaxInt32)
 	p.MaxDecompressedBytes = r.size(l.MaxDecompressed, "limits.max_decompressed", p.MaxDecompressedBytes, kib, math.MaxInt32)
+	p.MaxProducePartitions = r.count(l.MaxProducePartitions, "limits.max_produce_partitions", p.MaxProducePartitions, 1, 1<<20)
 	p.MaxPendingRequests = r.count(l.MaxPendingRequests, "limits.max_pending_requests", p.MaxPendingRequests, 1, 1<<20)
 	p.MaxRewrittenBytes = r.size(l.MaxRewritten, "limits.max_rewritten", p.MaxRewrittenBytes, kib, math.MaxInt32)
 	p.MaxHeldBytes = r.size(l.MaxHeld, "limits.max_held", p.MaxHeldBytes, kib, math.MaxInt32)
@@ -273,22 +286,48 @@ func (r *resolver) together() {
 			r.note("metrics.listen uses %d, where a broker with node id %d would be served; give broker_ports to keep them apart", port, of)
 		}
 	}
-	// A frozen sender's bytes must be dead before the state they would meet
-	// is forgotten.
-	if p.AssertedProducerExpiry > 0 {
-		need := p.ViewMaxAge + p.AssertedConnectionIdle + p.ClockSkew
-		if p.AssertedProducerExpiry/2 <= need {
-			r.wrong(d.Brokers.Assert.ProducerIDExpiration, "brokers.assert.producer_id_expiration",
-				"half of %v must be more than view_max_age + connections_max_idle + clock_skew = %v: raise producer.id.expiration.ms at the brokers, or lower view_max_age",
-				p.AssertedProducerExpiry, need)
-		}
-	}
 	if host, _, err := splitAddress(p.Listen); err == nil && isUnspecified(host) && p.AdvertisedHost == "" {
 		r.note("listen is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine")
 	}
 	if len(p.Rules) == 0 && p.Default == proxy.ModeOff {
 		r.note("no rule and default mode off: nothing is checked, the proxy only passes through")
 	}
+}
+
+// servable checks, as the proxy will for each topic, that the brokers remember
+// the fence for longer than a batch can be held up. What is not asserted is
+// read from the brokers later: it is an error only if no value would do.
+func (r *resolver) servable() {
+	p, a := &r.out.Proxy, r.doc.Brokers.Assert
+	known := p.AssertedLimits()
+	if known.ProducerExpiry > 0 && !p.Servable(known) {
+		r.wrong(first(a.ProducerIDExpiration, a.ConnectionsMaxIdle, a.ProducerIDExpirationCheck, r.doc.ViewMaxAge, r.doc.ClockSkew),
+			"brokers.assert.producer_id_expiration", "no topic would be served: %s. Raise producer.id.expiration.ms at the brokers, or lower what it must cover", inequality(p, known))
+		return
+	}
+	fences := p.Default != proxy.ModeOff || slices.ContainsFunc(p.Rules, func(rule proxy.Rule) bool { return rule.Mode != proxy.ModeOff })
+	if usual := known.Or(proxy.KafkaLimits()); fences && !p.Servable(usual) {
+		r.note("on brokers with Kafka's defaults no topic is served: %s", inequality(p, usual))
+	}
+}
+
+// inequality puts proxy.Config.Servable into words. Zero limits are left out.
+func inequality(p *proxy.Config, l proxy.BrokerLimits) string {
+	var parts []string
+	sum := time.Duration(0)
+	for _, part := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"view_max_age", p.ViewMaxAge}, {"connections.max.idle.ms", l.ConnectionIdle},
+		{"producer.id.expiration.check.interval.ms", l.ExpiryCheck}, {"clock_skew", p.ClockSkew},
+	} {
+		if part.d > 0 {
+			parts = append(parts, part.name+" "+duration(part.d))
+			sum += part.d
+		}
+	}
+	return fmt.Sprintf("half of producer.id.expiration.ms (%s) must be more than %s = %s", duration(l.ProducerExpiry), strings.Join(parts, " + "), duration(sum))
 }
 
 // first gives the first value that has a place in a file.

@@ -1,8 +1,8 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -19,12 +19,12 @@ const (
 
 // Settings is everything one process needs, understood and checked.
 type Settings struct {
-	// Proxy has every value that a file can set, defaults included; its
+	// Proxy is in force (see proxy.Config.InForce), defaults included; its
 	// logger, meter and network seams are left to the caller.
 	Proxy proxy.Config
 	// LogLevel is the least level that is logged; default info.
 	LogLevel slog.Level
-	// LogFormat; default FormatText.
+	// LogFormat is the form of log lines; default FormatText.
 	LogFormat Format
 	// MetricsListen is the host:port of the admin endpoints; empty: none.
 	MetricsListen string
@@ -38,44 +38,16 @@ const (
 	gib = 1 << 30
 )
 
-// Defaults, written out so that what is in force can be shown.
-const (
-	defaultListen           = "127.0.0.1:9092"
-	defaultFenceID          = 0x4f66667365740001
-	defaultViewMaxAge       = time.Minute
-	defaultAdmissionWait    = 50 * time.Millisecond
-	defaultClockSkew        = 10 * time.Second
-	defaultIdleViews        = 100_000
-	defaultMaxFrame         = 100 * mib
-	defaultMaxDecompressed  = 64 * mib
-	defaultMaxPending       = 1024
-	defaultMaxRewritten     = 64 * mib
-	defaultMaxHeld          = mib
-	defaultMaxConnections   = 10_000
-	defaultDialTimeout      = 5 * time.Second
-	defaultHandshakeTimeout = 30 * time.Second
-	defaultDrainTimeout     = 10 * time.Second
-)
+// defaultListen is the port that Kafka clients expect, for this machine only.
+const defaultListen = "127.0.0.1:9092"
 
-func defaults() *Settings {
-	return &Settings{
-		Proxy: proxy.Config{
-			Listen:               defaultListen,
-			FenceID:              defaultFenceID,
-			ViewMaxAge:           defaultViewMaxAge,
-			AdmissionWait:        defaultAdmissionWait,
-			ClockSkew:            defaultClockSkew,
-			IdleViews:            defaultIdleViews,
-			MaxFrameBytes:        defaultMaxFrame,
-			MaxDecompressedBytes: defaultMaxDecompressed,
-			MaxPendingRequests:   defaultMaxPending,
-			MaxRewrittenBytes:    defaultMaxRewritten,
-			MaxHeldBytes:         defaultMaxHeld,
-			MaxConnections:       defaultMaxConnections,
-			DialTimeout:          defaultDialTimeout,
-			HandshakeTimeout:     defaultHandshakeTimeout,
-			DrainTimeout:         defaultDrainTimeout,
-		},
-		LogFormat: FormatText,
+// Defaults gives the settings of a file that names the brokers only, without
+// them. Every default is the proxy's own, but for the address to listen on.
+func Defaults() *Settings {
+	inForce, err := proxy.Config{Bootstrap: []string{"any:9092"}, Listen: defaultListen}.InForce()
+	if err != nil {
+		panic(fmt.Sprintf("config: the defaults contradict each other: %v", err))
 	}
+	inForce.Bootstrap = nil
+	return &Settings{Proxy: inForce, LogFormat: FormatText}
 }
