@@ -89,7 +89,7 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 		limits:        map[int32]BrokerLimits{},
 	}
 	f.ctx, f.endRead = context.WithCancel(context.Background())
-	f.topics = newTopicBook(f.loadTopic, &metrics.unserved)
+	f.topics = newTopicBook(f.loadTopic, f.start, &metrics.unserved)
 	f.inspectors.New = func() any { return wire.NewInspector(wire.HeaderNames{}, cfg.MaxDecompressedBytes) }
 	var err error
 	if f.idle, err = ps.NewCache(cfg.IdleViews, func(ps.Key) { metrics.viewEvicted() }); err != nil {

@@ -283,7 +283,7 @@ func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
 		return fencedTopic{}, err
 	}
 	defer cancel()
-	return f.topics.get(ctx, f.ctx, c.node, name)
+	return f.topics.get(ctx, c.node, name)
 }
 
 // inspect reads the batch's records for their conditions and digests.

@@ -40,7 +40,10 @@ type topicLoader func(ctx context.Context, node int32, name string) (fencedTopic
 // topicBook remembers topics, loading each at most once at a time. Safe for
 // concurrent use.
 type topicBook struct {
-	load     topicLoader
+	load topicLoader
+	// start runs a loading on a goroutine of its own, or not at all once the
+	// proxy ends.
+	start    func(func(context.Context))
 	unserved *atomic.Int64 // topics known that are not served
 
 	mu     sync.Mutex
@@ -57,8 +60,8 @@ type topicEntry struct {
 	counted bool
 }
 
-func newTopicBook(load topicLoader, unserved *atomic.Int64) *topicBook {
-	return &topicBook{load: load, unserved: unserved, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
+func newTopicBook(load topicLoader, start func(func(context.Context)), unserved *atomic.Int64) *topicBook {
+	return &topicBook{load: load, start: start, unserved: unserved, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
 }
 
 // peek gives what is known of a topic, if that is so without loading.
@@ -73,9 +76,9 @@ func (b *topicBook) peek(name string) (fencedTopic, bool) {
 }
 
 // get gives what is known of a topic, loading it if need be. ctx bounds the
-// wait; the loading is for all who wait, so it ends with forAll and not with
-// the client that happened to be first.
-func (b *topicBook) get(ctx, forAll context.Context, node int32, name string) (fencedTopic, error) {
+// wait; the loading is for all who wait, so it goes on when the client that
+// happened to be first has waited for long enough.
+func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTopic, error) {
 	b.mu.Lock()
 	e, ok := b.topics[name]
 	mine := !ok || e.done() && (e.err != nil || time.Since(e.at) > topicAge)
@@ -90,13 +93,12 @@ func (b *topicBook) get(ctx, forAll context.Context, node int32, name string) (f
 	}
 	b.mu.Unlock()
 	if mine {
-		loading, cancel := context.WithTimeout(forAll, lookupTimeout)
-		defer cancel()
-		e.topic, e.err = b.load(loading, node, name)
-		e.at = time.Now()
-		close(e.loaded)
-		b.count(name, e)
-		return e.topic, e.err
+		b.start(func(ctx context.Context) {
+			e.topic, e.err = b.load(ctx, node, name)
+			e.at = time.Now()
+			b.count(name, e)
+			close(e.loaded)
+		})
 	}
 	select {
 	case <-e.loaded:

@@ -1,0 +1,284 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+)
+
+// A topic whose brokers' limits are too short or not known is not served, and
+// its writers are told why. Nothing of it passes.
+func TestTopicGate(t *testing.T) {
+	without := func(name string) map[string]string {
+		c := fenceTestConfigs()
+		delete(c, name)
+		return c
+	}
+	with := func(name, value string) map[string]string {
+		c := fenceTestConfigs()
+		c[name] = value
+		return c
+	}
+	asserted := Config{AssertedProducerExpiry: 24 * time.Hour, AssertedConnectionIdle: 10 * time.Minute}
+	const (
+		grant    = ": grant the proxy DESCRIBE_CONFIGS on the cluster, or assert them in its configuration"
+		tooShort = "producer.id.expiration.ms=20m0s is too short: half of it must exceed 21m10s (view_max_age 1m0s, connections.max.idle.ms 10m0s, margin 10m10s)"
+	)
+	for _, c := range []struct {
+		name    string
+		cfg     Config
+		configs map[string]string
+		codes   map[kmsg.Key]int16
+		want    string // the reason; "" served
+	}{
+		{name: "the defaults", configs: fenceTestConfigs()},
+		{name: "configurations unreadable", want: "the brokers' limits cannot be read (read configs of broker 0: DescribeConfigs answered with error code 31)" + grant},
+		{name: "configurations unreadable, asserted", cfg: asserted},
+		{name: "the topic's unreadable too", cfg: asserted, codes: map[kmsg.Key]int16{kmsg.DescribeConfigs: 29},
+			want: `its configuration cannot be read (read configs of topic "fenced": DescribeConfigs answered with error code 29): grant the proxy DESCRIBE_CONFIGS on it`},
+		{name: "expiry not told", configs: without(configProducerExpiry), want: "the brokers' limits cannot be read (producer.id.expiration.ms is not told)" + grant},
+		{name: "expiry by its older name", configs: map[string]string{configTransactionalExpiry: "604800000", configConnectionIdle: "600000"}},
+		{name: "idle time not told", configs: without(configConnectionIdle), want: "the brokers' limits cannot be read (connections.max.idle.ms is not told)" + grant},
+		{name: "idle time not told, asserted", configs: without(configConnectionIdle), cfg: Config{AssertedConnectionIdle: time.Minute}},
+		{name: "check interval not told", configs: without(configExpiryCheck)},
+		{name: "expiry too short", configs: with(configProducerExpiry, "1200000"), want: tooShort},
+		{name: "expiry too short, asserted to be longer", configs: with(configProducerExpiry, "1200000"), cfg: Config{AssertedProducerExpiry: time.Hour}},
+		{name: "asserted to be too short", configs: fenceTestConfigs(), cfg: Config{AssertedProducerExpiry: 20 * time.Minute}, want: tooShort},
+		{name: "no bound on idle time", configs: with(configConnectionIdle, "-1"), want: "…"},
+		{name: "not a number", configs: with(configProducerExpiry, "1d"), want: "the brokers' limits cannot be read (producer.id.expiration.ms is not told)" + grant},
+		{name: "no right to describe the topic", configs: fenceTestConfigs(), codes: map[kmsg.Key]int16{kmsg.Metadata: 29},
+			want: `it cannot be described (read topic "fenced": Metadata answered with error code 29): grant the proxy DESCRIBE and READ on it`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLeader(t, "fenced")
+			l.configs = c.configs
+			r := newFencedRig(t, c.cfg, l)
+			if c.codes != nil {
+				l.change(func() { l.codes = c.codes })
+			}
+			client := r.dial()
+			got := client.one(0, conditional(0, "a"))
+			if c.want == "" {
+				wantResult(t, got, 0, 0, "")
+				return
+			}
+			if c.want == "…" {
+				c.want = strings.TrimPrefix(got.Message, "topic is not served: ") // the words name a huge time
+			}
+			wantResult(t, got, 44, -1, "topic is not served: "+c.want)
+			wantResult(t, client.one(0, conditional(0, "a")), 44, -1, "topic is not served: "+c.want)
+			if n := len(l.requests()); n != 0 {
+				t.Errorf("got %d requests at the broker, want none", n)
+			}
+			if got := r.log.count("level=ERROR msg=\"topic is under a rule and cannot be fenced"); got != 1 {
+				t.Errorf("got %d lines in the log, want 1", got)
+			}
+		})
+	}
+}
+
+func TestUnknownTopicName(t *testing.T) {
+	l := newLeader(t, "free")
+	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 3, -1, "")
+	// It is not remembered that there was none.
+	l.change(func() { l.topics["fenced"] = newTopicLog(9) })
+	wantResult(t, c.one(0, conditional(0, "a")), 0, 0, "")
+	// A partition that the topic does not have.
+	wantResult(t, c.one(17, conditional(0, "a")), 6, -1, "not appended, send again: not leader")
+	r.awaitQuiet()
+}
+
+// Control connections are cut while clients' own are well.
+func TestBrokerThatCannotBeAskedIsRetriable(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	for name, key := range map[string]kmsg.Key{
+		"the topic cannot be looked up now; send again": kmsg.DescribeConfigs,
+		"not appended, send again: unreachable":         kmsg.DescribeProducers,
+	} {
+		l.change(func() {
+			l.onOther = func(q kmsg.Request) bool { return kmsg.Key(q.Key()) != key }
+		})
+		r.fencing.topics.forget("fenced")
+		wantResult(t, r.dial().one(0, conditional(0, "a")), 6, -1, name)
+	}
+	l.change(func() { l.onOther = nil })
+	wantResult(t, r.dial().one(0, conditional(0, "a")), 0, 0, "")
+}
+
+func TestProxyWithoutRightToReadTheView(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	l.change(func() { l.codes[kmsg.DescribeProducers] = 29 })
+	wantResult(t, r.dial().one(0, conditional(0, "a")), 44, -1, "the proxy may not read what it needs to fence this topic: its principal needs DESCRIBE and READ on it")
+	if r.log.count("partition cannot be fenced") == 0 {
+		t.Error("got nothing in the log")
+	}
+	if n := len(l.requests()); n != 0 {
+		t.Errorf("got %d requests at the broker, want none", n)
+	}
+}
+
+// A log that never rests keeps no reading going for ever.
+func TestViewThatNeverRestsIsGivenUp(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	r.fencing.readingTimeout = 100 * time.Millisecond
+	wantResult(t, r.dial().one(1, conditional(0, "a")), 0, 0, "") // the topic is known
+	l.change(func() {
+		l.onOther = func(q kmsg.Request) bool {
+			if _, ok := q.(*kmsg.DescribeProducersRequest); ok {
+				l.bypass("fenced", 0, "x")
+			}
+			return true
+		}
+	})
+	wantResult(t, r.dial().one(0, conditional(0, "a")), 6, -1, "not appended, send again: unreachable")
+	await(t, "the lane is put away", func() bool { return r.lanes() == 0 })
+}
+
+// What several topics of one request wait for is bounded together.
+func TestLookupsOfOneRequestShareTheirTime(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t, "fenced-1", "fenced-2", "fenced-3")
+	r := newFencedRig(t, Config{}, l)
+	gate := make(chan struct{})
+	defer close(gate)
+	l.change(func() {
+		l.onOther = func(q kmsg.Request) bool {
+			if m, ok := q.(*kmsg.MetadataRequest); ok && len(m.Topics) > 0 {
+				l.wait(gate)
+			}
+			return true
+		}
+	})
+	begun := time.Now()
+	results := resultsOf(r.dial().produce(9, -1, part{topic: "fenced-1", records: conditional(0, "a")},
+		part{topic: "fenced-2", records: conditional(0, "a")}, part{topic: "fenced-3", records: conditional(0, "a")}))
+	for _, got := range results {
+		wantResult(t, got, 6, -1, "the topic cannot be looked up now; send again")
+	}
+	if took := time.Since(begun); took > 2*lookupTimeout {
+		t.Errorf("got an answer after %s, want it within about %s", took, lookupTimeout)
+	}
+}
+
+// loads is a topicLoader that counts.
+type loads struct {
+	mu    sync.Mutex
+	count int
+	took  time.Duration
+	err   error
+	topic fencedTopic
+}
+
+func (l *loads) load(ctx context.Context, _ int32, _ string) (fencedTopic, error) {
+	l.mu.Lock()
+	l.count++
+	topic, err := l.topic, l.err
+	l.mu.Unlock()
+	select {
+	case <-time.After(l.took):
+		return topic, err
+	case <-ctx.Done():
+		return fencedTopic{}, ctx.Err()
+	}
+}
+
+func newLoads(l *loads) (*topicBook, *sync.WaitGroup) {
+	var started sync.WaitGroup
+	var unserved atomic.Int64
+	return newTopicBook(l.load, func(read func(context.Context)) {
+		started.Go(func() { read(context.Background()) })
+	}, &unserved), &started
+}
+
+func (l *loads) want(t *testing.T, count int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count != count {
+		t.Errorf("got %d loads, want %d", l.count, count)
+	}
+}
+
+func TestTopicIsLoadedOnceForAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &loads{took: time.Second, topic: fencedTopic{refusal: "why"}}
+		book, started := newLoads(l)
+		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		// The first gives up; the loading goes on for the others.
+		if _, err := book.get(impatient, 0, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want its own time-out", err)
+		}
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if got, err := book.get(t.Context(), 0, "a"); err != nil || got.refusal != "why" {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			})
+		}
+		all.Wait()
+		started.Wait()
+		l.want(t, 1)
+		if got := book.unserved.Load(); got != 1 {
+			t.Errorf("got %d counted as not served, want 1", got)
+		}
+	})
+}
+
+func TestTopicIsLoadedAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &loads{topic: fencedTopic{refusal: "not yet"}}
+		book, started := newLoads(l)
+		get := func() (fencedTopic, error) { return book.get(t.Context(), 0, "a") }
+		_, _ = get()
+		time.Sleep(topicAge)
+		if got, ok := book.peek("a"); !ok || got.refusal != "not yet" {
+			t.Errorf("got %+v, %v, want what is known", got, ok)
+		}
+		l.want(t, 1)
+		l.topic = fencedTopic{}
+		time.Sleep(time.Second)
+		if _, ok := book.peek("a"); ok {
+			t.Error("got what is too old")
+		}
+		if got, err := get(); err != nil || got.refusal != "" {
+			t.Errorf("got %+v, %v, want it served", got, err)
+		}
+		l.want(t, 2)
+		if got := book.unserved.Load(); got != 0 {
+			t.Errorf("got %d counted as not served, want none", got)
+		}
+		// An error is not remembered.
+		time.Sleep(topicAge + time.Second)
+		l.err = prober.ErrUnreachable
+		for range 2 {
+			if _, err := get(); !errors.Is(err, prober.ErrUnreachable) {
+				t.Errorf("got %v, want ErrUnreachable", err)
+			}
+		}
+		l.err = nil
+		if _, err := get(); err != nil {
+			t.Errorf("got %v", err)
+		}
+		l.want(t, 5)
+		book.forget("a")
+		_, _ = get()
+		l.want(t, 6)
+		started.Wait()
+	})
+}
