@@ -288,7 +288,12 @@ func (w *modelWorld) recordStep(p *modelProxy) {
 			w.trace("p%d reads records %d..%d: %d of hw %d", p.id, r.from, r.upTo, len(r.got.Records), r.got.HighWatermark)
 			w.apply(p, p.part.RecordsRead(w.clock(), r.id, r.got))
 		} else {
-			w.apply(p, p.part.RecordsFailed(w.clock(), r.id))
+			final := w.scarce != nil && !w.calm && w.scarce.IntN(4) == 0
+			code := int16(0)
+			if final && w.scarce.IntN(2) == 0 {
+				code = 29
+			}
+			w.apply(p, p.part.RecordsFailed(w.clock(), r.id, code, final))
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 //	view-failed [asked=1] [code=6] [final]
 //	answer a [code=0] [base=5] [lat=…]
 //	abandon a | not-sent a | cancel a
-//	records 1 hw=7 [start=0] [to=7] [failed]   one line of input for each record:
+//	records 1 hw=7 [start=0] [to=7] [failed [code=29] [final]]   one line of input for each record:
 //	    5 x [append-id] [seq=5] [epoch=0] [append-time] | 5 control
 //	advance 50ms | tick | idle | state
 //
@@ -234,7 +234,7 @@ func (s *script) records(a arguments) string {
 		a.d.Fatalf(a.t, "%v", err)
 	}
 	if a.d.HasArg("failed") {
-		return s.effects(s.part.RecordsFailed(s.clock(), ReadID(id)))
+		return s.effects(s.part.RecordsFailed(s.clock(), ReadID(id), int16(a.int("code", 0)), a.d.HasArg("final")))
 	}
 	got := Stored{HighWatermark: a.offset("hw", 0), LogStart: a.offset("start", 0), At: s.now.Add(-time.Millisecond)}
 	got.ReadTo = a.offset("to", got.HighWatermark)

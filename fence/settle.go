@@ -247,16 +247,35 @@ func (p *Partition) takeRead(id ReadID) *recordRead {
 	return nil
 }
 
-// RecordsFailed tells that a reading of records brought nothing.
-func (p *Partition) RecordsFailed(now ps.Now, id ReadID) []Effect {
+// RecordsFailed tells that a reading of records brought nothing. final means
+// that asking again will not help: with a code, the broker's, the proxy may not
+// read the topic; with 0, what is stored there cannot be read (a batch of an
+// old format, say).
+func (p *Partition) RecordsFailed(now ps.Now, id ReadID, code int16, final bool) []Effect {
 	p.effects = p.effects[:0]
 	if r := p.takeRead(id); r != nil {
 		for _, t := range r.tickets {
 			t.read = 0
-			t.lookedInVain(now, failurePause)
+			switch {
+			case final && (code != 0 || r.upTo <= t.end()):
+				p.unreadable(t, code)
+			default:
+				// What another ticket asked for may lie behind its own records.
+				t.lookedInVain(now, failurePause)
+			}
 		}
 	}
 	return p.resume(now)
+}
+
+// unreadable decides a ticket that waits for records which will never be read.
+func (p *Partition) unreadable(t *Ticket, code int16) {
+	if t.phase == waiting && code != 0 {
+		p.decideUnsent(t, Verdict{Kind: Failed, Code: code})
+		return
+	}
+	// Its own record may be the one that cannot be read.
+	p.unknown(t)
 }
 
 // RecordsRead takes in what a reading of records brought.

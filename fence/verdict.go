@@ -29,8 +29,8 @@ const (
 	// Retry: nothing of the batch was appended, and the proxy could not
 	// decide; see Reason. The client should send it again.
 	Retry
-	// Failed: nothing of the batch was sent, because its partition's view
-	// cannot be read; Code says why.
+	// Failed: nothing of the batch was sent, because its partition's view or
+	// records cannot be read; Code says why.
 	Failed
 )
 

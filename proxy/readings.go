@@ -60,8 +60,13 @@ func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.O
 	stored, err := l.readBack(ctx, from, upTo)
 	l.askLeader.Store(err != nil)
 	if err != nil {
-		l.f.readingFailed(l.key, err)
-		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id) })
+		code, final := l.f.readingFailed(l.key, err)
+		if unreadable(err) {
+			l.f.logger.Warn("stored records cannot be read: batches that expect their offsets are answered as unknown",
+				"topic", l.key.Topic, "partition", l.key.Partition, "from", int64(from), "err", err)
+			final = true
+		}
+		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id, code, final) })
 		return
 	}
 	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
@@ -130,6 +135,17 @@ func (f *fencing) readingFailed(key ps.Key, err error) (code int16, final bool) 
 		return refused.Code, false
 	}
 	return 0, false
+}
+
+// unreadable reports whether stored records were found that cannot be read,
+// today or tomorrow.
+func unreadable(err error) bool {
+	for _, why := range []error{wire.ErrOldFormat, wire.ErrTooLarge, wire.ErrCorrupt, wire.ErrBadCRC} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *fencing) readingsDenied(key ps.Key, err error) {
