@@ -257,6 +257,7 @@ func (p *Partition) RecordsFailed(now ps.Now, id ReadID, code int16, final bool)
 		for _, t := range r.tickets {
 			t.read = 0
 			switch {
+			case t.phase == done: // by something else meanwhile
 			case final && (code != 0 || r.upTo <= t.end()):
 				p.unreadable(t, code)
 			default:
