@@ -161,7 +161,7 @@ func TestUpstreamCutWhileHeld(t *testing.T) {
 	upstream := u.last()
 	release := l.holdViews()
 	c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(1)
 	_ = upstream.Close()
 	c.ExpectClosed()
 	r.awaitQuiet()

@@ -16,7 +16,7 @@ func TestClientGoneWhileItsBatchIsHeld(t *testing.T) {
 	release := l.holdViews()
 	c := r.dial()
 	c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(1)
 	_ = c.Close()
 	await(t, "the proxy can know", func() bool {
 		r.mu.Lock()
@@ -69,7 +69,7 @@ func TestDrainAnswersWhatIsHeldAndInFlight(t *testing.T) {
 	first := a.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
 	<-entered
 	second := b.send(produceOf(9, -1, part{topic: "fenced", records: conditional(1, "b")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(2)
 	r.stop()
 	await(t, "it drains", func() bool { return r.log.count("draining") > 0 })
 	release()
@@ -90,7 +90,7 @@ func TestDrainTimeoutCutsWhatIsHeldAndInFlight(t *testing.T) {
 	a.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
 	<-entered
 	b.send(produceOf(9, -1, part{topic: "fenced", records: conditional(1, "b")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(2)
 	r.stop()
 	r.awaitEnd()
 	for _, c := range []*fencedClient{a, b} {
@@ -174,7 +174,7 @@ func TestBusyLanesAreNotPutAway(t *testing.T) {
 	release := l.holdViews()
 	c := r.dial()
 	id := c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(1)
 	r.fencing.sweep()
 	if got := r.lanes(); got != 1 {
 		t.Fatalf("got %d lanes while a batch is held, want 1", got)

@@ -26,22 +26,18 @@ func (l *leader) holdViews() (release func()) {
 	return func() { close(gate) }
 }
 
-// waiting is the number of batches that the lanes hold.
-func (r *fencedRig) waiting() int {
-	r.fencing.mu.Lock()
-	defer r.fencing.mu.Unlock()
-	n := 0
-	for _, l := range r.fencing.lanes {
-		l.mu.Lock()
-		n += l.part.Waiting()
-		l.mu.Unlock()
-	}
-	return n
-}
-
-func (r *fencedRig) awaitHeld(n int) {
+// awaitUndecided waits until the fence has n batches in work, held or in flight.
+func (r *fencedRig) awaitUndecided(n int32) {
 	r.t.Helper()
-	await(r.t, "batches are held", func() bool { return r.waiting() == n })
+	await(r.t, "batches are admitted", func() bool {
+		r.fencing.mu.Lock()
+		defer r.fencing.mu.Unlock()
+		users := int32(0)
+		for _, l := range r.fencing.lanes {
+			users += l.users.Load()
+		}
+		return users == n
+	})
 }
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
@@ -68,7 +64,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	if got := c.NextID(); got != 1 {
 		t.Fatalf("got an answer to %d, want to the request before the held one", got)
 	}
-	r.awaitHeld(1)
+	r.awaitUndecided(1)
 	if n := len(l.requests()); n != 0 {
 		t.Errorf("got %d Produce requests at the broker, want none behind the held one", n)
 	}
@@ -89,7 +85,7 @@ func TestHeldBatchDelaysNoOtherConnection(t *testing.T) {
 	release := l.holdViews()
 	held := r.dial()
 	id := held.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "held")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(1)
 	other := r.dial()
 	// No view of partition 1 can be read on the control connection behind the
 	// held one, so what the fence has decided already counts.
@@ -172,9 +168,9 @@ func TestSecondBatchWaitsForTheFirst(t *testing.T) {
 	first := a.send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
 	<-entered
 	second := b.send(produceOf(9, -1, part{topic: "fenced", records: conditional(1, "b")}))
-	r.awaitHeld(1)
+	r.awaitUndecided(2)
 	third := c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(2, "c")}))
-	r.awaitHeld(2)
+	r.awaitUndecided(3)
 	if n := len(l.requests()); n != 1 {
 		t.Errorf("got %d requests at the broker, want one in flight", n)
 	}
