@@ -93,11 +93,12 @@ func TestDrainTimeoutCutsWhatIsHeldAndInFlight(t *testing.T) {
 	r.awaitUndecided(2)
 	r.stop()
 	r.awaitEnd()
-	for _, c := range []*fencedClient{a, b} {
-		if rest := c.ExpectClosed(); len(rest) > 0 {
-			t.Errorf("got %x, want no answer", rest)
-		}
+	if rest := a.ExpectClosed(); len(rest) > 0 {
+		t.Errorf("got %x, want no answer", rest)
 	}
+	// The other may hear that its offset is not reached, if the first was cut
+	// before it.
+	b.ExpectClosed()
 	release()
 	if n := len(l.requests()); n != 1 {
 		t.Errorf("got %d requests at the broker, want the one in flight", n)
