@@ -31,7 +31,7 @@ type adminServer struct {
 	listener net.Listener
 	http     *http.Server
 	ready    atomic.Bool
-	done     chan struct{} // closed when the HTTP server has returned
+	done     chan struct{} // closed by serveLoop when it returns
 }
 
 // startAdmin listens and serves until close.
@@ -66,13 +66,16 @@ func startAdmin(listen string, logger *slog.Logger) (*adminServer, error) {
 		ReadHeaderTimeout: adminHeaderTimeout,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	go func() {
-		defer close(a.done)
-		if err := a.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("admin endpoint failed", "error", err)
-		}
-	}()
+	go a.serveLoop(logger)
 	return a, nil
+}
+
+// serveLoop serves until close, or until the listener fails.
+func (a *adminServer) serveLoop(logger *slog.Logger) {
+	defer close(a.done)
+	if err := a.http.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		logger.Error("admin endpoint failed", "err", err)
+	}
 }
 
 // addr is where it listens.

@@ -18,7 +18,7 @@ func advice(err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "Another program uses that port, or one of the ports that follow it for the brokers. Choose another with --listen (broker_ports for the brokers)."
+		return "Another program uses that port. Choose another: listen, or metrics listen for the admin endpoints."
 	case errors.As(err, &dns):
 		return fmt.Sprintf("The name %q could not be resolved; check the address.", dns.Name)
 	case errors.As(err, &unreachable) && unreachable.Bootstrap:
@@ -26,8 +26,8 @@ func advice(err error) string {
 	case errors.As(err, &unreachable):
 		return "The proxy names this address as the partition's leader. Check its advertised_host and broker_ports, and that the port is open."
 	case errors.As(err, &missing) && missing.Partitions == 0:
-		return fmt.Sprintf("Create it first, for example:\n    kafka-topics.sh --bootstrap-server HOST:PORT --create --topic %s --partitions 1", quote(missing.Topic))
-	case errors.As(err, &answered) && strings.Contains(answered.Code.String(), "POLICY_VIOLATION"):
+		return fmt.Sprintf("Create it with any Kafka admin client, through the proxy or at the brokers, for example:\n    kafka-topics.sh --bootstrap-server HOST:PORT --create --topic %s --partitions 1", quote(missing.Topic))
+	case errors.As(err, &answered) && answered.Code == appender.CodePolicyViolation:
 		return "The proxy does not serve this topic; the message says why."
 	}
 	return ""

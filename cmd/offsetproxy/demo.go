@@ -99,7 +99,7 @@ func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 	defer func() {
 		cancel()
 		for _, p := range proxies {
-			err = errors.Join(err, p.wait())
+			err = errors.Join(err, p.wait(ctx))
 		}
 	}()
 	var level slog.Level

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,7 +17,7 @@ type devCmd struct {
 	Listen     string `help:"Address of the proxy; its brokers are on the ports that follow." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
 	Topic      string `help:"Topic to create, whose appends must be conditional." default:"events" placeholder:"NAME"`
 	Partitions int32  `help:"Its partitions." default:"3"`
-	logFlags
+	logFlags   `set:"log_level=warn"`
 }
 
 // Help adds to the command's help.
@@ -52,19 +53,14 @@ func (c *devCmd) Run(env *environment) error {
 	}
 	settings.Proxy.Logger = newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
 	p, err := startProxy(env.ctx, settings.Proxy)
+	if errors.Is(err, errInterrupted) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	c.welcome(env.stdout, p, cluster)
-	select {
-	case <-env.ctx.Done():
-	case <-p.done:
-	}
-	err = p.wait()
-	if err == nil && env.ctx.Err() == nil {
-		err = errStopped
-	}
-	return err
+	return p.wait(env.ctx)
 }
 
 func (c *devCmd) welcome(w io.Writer, p *runningProxy, cluster *embedded.Cluster) {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -10,55 +11,82 @@ import (
 	"github.com/offsetproxy/offsetproxy/internal/config"
 )
 
-// settingFlags are the settings of a file that can be given as flags instead.
-// A nil field was not given.
+// settingFlags are the settings of a file that can be given as flags instead:
+// all but node_ports, and of the rules those with mode require. A nil field was
+// not given. ${…} in a help text is a default, see helpVars.
 type settingFlags struct {
-	Bootstrap      []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"Settings, in place of a file"`
-	Listen         *string  `help:"Address for clients to connect to first; default 127.0.0.1:9092." placeholder:"HOST:PORT" group:"Settings, in place of a file"`
-	AdvertisedHost *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"Settings, in place of a file"`
-	BrokerPorts    *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"Settings, in place of a file"`
-	Require        []string `help:"Topics whose appends must be conditional, such as 'orders.*'; may be repeated." sep:"none" placeholder:"GLOB" group:"Settings, in place of a file"`
-	BrokerKind     *string  `help:"kafka (default), or kfake for an embedded broker." placeholder:"KIND" group:"Settings, in place of a file"`
-	MetricsListen  *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"Settings, in place of a file"`
+	Bootstrap      []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"settings"`
+	Listen         *string  `help:"Address for clients to connect to first; default ${listen}." placeholder:"HOST:PORT" group:"settings"`
+	AdvertisedHost *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"settings"`
+	BrokerPorts    *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"settings"`
+	Require        []string `help:"Topics whose appends must be conditional, such as 'orders.*'; may be repeated." sep:"none" placeholder:"GLOB" group:"settings"`
+	DefaultMode    *string  `help:"Mode of all other topics, off or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
+	BrokerKind     *string  `help:"kafka, or kfake for an embedded broker; default ${broker_kind}." placeholder:"KIND" group:"settings"`
+	MetricsListen  *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
 
-	FenceID                    *string `help:"Producer id of all proxies of the cluster; default 0x4f66667365740001." placeholder:"ID" group:"Fence and limits"`
-	AssertProducerIDExpiration *string `name:"assert-producer-id-expiration" help:"The brokers' producer.id.expiration.ms on your word." placeholder:"TIME" group:"Fence and limits"`
-	AssertConnectionsMaxIdle   *string `help:"The brokers' connections.max.idle.ms on your word." placeholder:"TIME" group:"Fence and limits"`
-	ViewMaxAge                 *string `help:"Greatest age of what is known of a partition; default 60s." placeholder:"TIME" group:"Fence and limits"`
-	AdmissionWait              *string `help:"Least wait before a queue's head reads the end anew; default 50ms." placeholder:"TIME" group:"Fence and limits"`
-	MaxFrame                   *string `help:"Largest request; default 100MiB." placeholder:"SIZE" group:"Fence and limits"`
-	MaxDecompressed            *string `help:"Largest batch; default 64MiB." placeholder:"SIZE" group:"Fence and limits"`
-	MaxPendingRequests         *string `help:"Unanswered requests of a connection; default 1024." placeholder:"N" group:"Fence and limits"`
-	MaxRewritten               *string `help:"Largest answer in which addresses are replaced; default 64MiB." placeholder:"SIZE" group:"Fence and limits"`
-	MaxHeld                    *string `help:"Answers of a connection that wait for an earlier one; default 1MiB." placeholder:"SIZE" group:"Fence and limits"`
-	MaxConnections             *string `help:"Client connections; default 10000." placeholder:"N" group:"Fence and limits"`
-	DialTimeout                *string `help:"One attempt to connect to a broker; default 5s." placeholder:"TIME" group:"Fence and limits"`
-	HandshakeTimeout           *string `help:"A new connection's first request; default 30s." placeholder:"TIME" group:"Fence and limits"`
-	IdleTimeout                *string `help:"Close idle connections; default 0s: the brokers decide." placeholder:"TIME" group:"Fence and limits"`
-	DrainTimeout               *string `help:"For requests in flight after SIGTERM; default 10s." placeholder:"TIME" group:"Fence and limits"`
+	FenceID                         *string `help:"Producer id of all proxies of the cluster; default ${fence_id}." placeholder:"ID" group:"fence"`
+	ViewMaxAge                      *string `help:"Greatest age of what is known of a partition; default ${view_max_age}." placeholder:"TIME" group:"fence"`
+	AdmissionWait                   *string `help:"Least wait before a queue's head reads the end anew; default ${admission_wait}." placeholder:"TIME" group:"fence"`
+	ClockSkew                       *string `help:"How far clocks may be apart; default ${clock_skew}." placeholder:"TIME" group:"fence"`
+	IdleViews                       *string `help:"Partitions remembered while nothing is in flight; default ${idle_views}." placeholder:"N" group:"fence"`
+	AssertProducerIDExpiration      *string `name:"assert-producer-id-expiration" help:"The brokers' producer.id.expiration.ms on your word." placeholder:"TIME" group:"fence"`
+	AssertProducerIDExpirationCheck *string `name:"assert-producer-id-expiration-check" help:"The brokers' producer.id.expiration.check.interval.ms on your word." placeholder:"TIME" group:"fence"`
+	AssertConnectionsMaxIdle        *string `help:"The brokers' connections.max.idle.ms on your word." placeholder:"TIME" group:"fence"`
+
+	MaxFrame             *string `help:"Largest request; default ${max_frame}." placeholder:"SIZE" group:"limits"`
+	MaxDecompressed      *string `help:"Largest batch under a rule; default ${max_decompressed}." placeholder:"SIZE" group:"limits"`
+	MaxProducePartitions *string `help:"Partitions of one Produce, if some are under a rule; default ${max_produce_partitions}." placeholder:"N" group:"limits"`
+	MaxPendingRequests   *string `help:"Unanswered requests of a connection; default ${max_pending_requests}." placeholder:"N" group:"limits"`
+	MaxRewritten         *string `help:"Largest answer in which addresses are replaced; default ${max_rewritten}." placeholder:"SIZE" group:"limits"`
+	MaxHeld              *string `help:"Answers of a connection that wait for an earlier one; default ${max_held}." placeholder:"SIZE" group:"limits"`
+	MaxConnections       *string `help:"Client connections; default ${max_connections}." placeholder:"N" group:"limits"`
+	DialTimeout          *string `help:"One attempt to connect to a broker; default ${dial_timeout}." placeholder:"TIME" group:"limits"`
+	HandshakeTimeout     *string `help:"A new connection's first request; default ${handshake_timeout}." placeholder:"TIME" group:"limits"`
+	IdleTimeout          *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
+	DrainTimeout         *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
+}
+
+// flagGroups are the headings of --help.
+var flagGroups = []kong.Group{
+	{Key: "settings", Title: "Settings, in place of a file:"},
+	{Key: "fence", Title: "Settings of the fence:"},
+	{Key: "limits", Title: "Settings that bound what clients can make the proxy spend:"},
+}
+
+// helpVars are the defaults that help texts name.
+func helpVars() kong.Vars {
+	e := config.Defaults().Effective()
+	vars := kong.Vars{
+		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "fence_id": e.FenceID,
+		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew,
+		"log_level": e.LogLevel, "log_format": string(e.LogFormat),
+	}
+	maps.Copy(vars, e.Limits)
+	return vars
 }
 
 // logFlags may be given beside a file, whose log section they override.
 type logFlags struct {
-	LogLevel  *string `help:"debug, info (default), warn or error." placeholder:"LEVEL"`
-	LogFormat *string `help:"text (default) or json." placeholder:"FORMAT"`
+	LogLevel  *string `help:"debug, info, warn or error; default ${log_level}." placeholder:"LEVEL"`
+	LogFormat *string `help:"text or json; default ${log_format}." placeholder:"FORMAT"`
 }
 
 // flagNames maps settings to flags where they are not named alike.
 var flagNames = map[string]string{
-	"rules":                                 "require",
-	"brokers.kind":                          "broker-kind",
-	"metrics.listen":                        "metrics-listen",
-	"log.level":                             "log-level",
-	"log.format":                            "log-format",
-	"brokers.assert.producer_id_expiration": "assert-producer-id-expiration",
-	"brokers.assert.connections_max_idle":   "assert-connections-max-idle",
+	"rules":          "require",
+	"brokers.kind":   "broker-kind",
+	"metrics.listen": "metrics-listen",
+	"log.level":      "log-level",
+	"log.format":     "log-format",
 }
 
 // flagName gives the flag of a setting, as in "limits.max_frame".
 func flagName(path string) string {
 	path, _, _ = strings.Cut(path, "[")
 	name, ok := flagNames[path]
+	if assertion, is := strings.CutPrefix(path, "brokers.assert."); is {
+		name, ok = "assert-"+strings.ReplaceAll(assertion, "_", "-"), true
+	}
 	if !ok {
 		name = strings.ReplaceAll(strings.TrimPrefix(path, "limits."), "_", "-")
 	}
@@ -79,27 +107,32 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		Listen:         optional(f.Listen),
 		AdvertisedHost: optional(f.AdvertisedHost),
 		BrokerPorts:    config.Ports{Range: optional(f.BrokerPorts)},
+		DefaultMode:    optional(f.DefaultMode),
 		FenceID:        optional(f.FenceID),
 		Brokers: config.Brokers{
 			Kind: optional(f.BrokerKind),
 			Assert: config.Assert{
-				ProducerIDExpiration: optional(f.AssertProducerIDExpiration),
-				ConnectionsMaxIdle:   optional(f.AssertConnectionsMaxIdle),
+				ProducerIDExpiration:      optional(f.AssertProducerIDExpiration),
+				ProducerIDExpirationCheck: optional(f.AssertProducerIDExpirationCheck),
+				ConnectionsMaxIdle:        optional(f.AssertConnectionsMaxIdle),
 			},
 		},
 		ViewMaxAge:    optional(f.ViewMaxAge),
 		AdmissionWait: optional(f.AdmissionWait),
+		ClockSkew:     optional(f.ClockSkew),
 		Limits: config.Limits{
-			MaxFrame:           optional(f.MaxFrame),
-			MaxDecompressed:    optional(f.MaxDecompressed),
-			MaxPendingRequests: optional(f.MaxPendingRequests),
-			MaxRewritten:       optional(f.MaxRewritten),
-			MaxHeld:            optional(f.MaxHeld),
-			MaxConnections:     optional(f.MaxConnections),
-			DialTimeout:        optional(f.DialTimeout),
-			HandshakeTimeout:   optional(f.HandshakeTimeout),
-			IdleTimeout:        optional(f.IdleTimeout),
-			DrainTimeout:       optional(f.DrainTimeout),
+			MaxFrame:             optional(f.MaxFrame),
+			MaxDecompressed:      optional(f.MaxDecompressed),
+			MaxProducePartitions: optional(f.MaxProducePartitions),
+			MaxPendingRequests:   optional(f.MaxPendingRequests),
+			MaxRewritten:         optional(f.MaxRewritten),
+			MaxHeld:              optional(f.MaxHeld),
+			MaxConnections:       optional(f.MaxConnections),
+			DialTimeout:          optional(f.DialTimeout),
+			HandshakeTimeout:     optional(f.HandshakeTimeout),
+			IdleTimeout:          optional(f.IdleTimeout),
+			DrainTimeout:         optional(f.DrainTimeout),
+			IdleViews:            optional(f.IdleViews),
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},
@@ -110,7 +143,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 	return d
 }
 
-// resolve understands flags; problems name the flag.
+// resolveFlags understands flags; problems name the flag.
 func resolveFlags(d *config.Document) (*config.Settings, error) {
 	settings, err := d.Resolve()
 	var wrong *config.Error

@@ -12,11 +12,15 @@ func main() {
 	// Two: the second signal must be heard while the first is handled.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel()
-		<-signals
-		os.Exit(exitFailed)
-	}()
+	go watchSignals(signals, cancel)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// watchSignals winds the program up at the first signal and ends it at the
+// second.
+func watchSignals(signals <-chan os.Signal, windUp context.CancelFunc) {
+	<-signals
+	windUp()
+	<-signals
+	os.Exit(exitFailed)
 }

@@ -8,46 +8,55 @@ import (
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
-// errStopped means that a proxy ended without being asked to.
-var errStopped = errors.New("the proxy stopped")
+var (
+	// errStopped means that a proxy ended without being asked to.
+	errStopped = errors.New("the proxy stopped")
+	// errInterrupted means that a proxy was asked to end before it served.
+	errInterrupted = errors.New("interrupted before the proxy could serve")
+)
 
 // runningProxy is a proxy that serves until its context ends.
 type runningProxy struct {
 	*proxy.Proxy
-	done chan struct{} // closed by the goroutine in startProxy when Run has returned
+	done chan struct{} // closed by runLoop when Run has returned
 	err  error         // what Run returned; read after done
 }
 
 // startProxy runs a proxy until ctx ends and returns when it serves. The
-// caller waits for it.
+// caller waits for it. The error is errInterrupted if ctx ended before.
 func startProxy(ctx context.Context, cfg proxy.Config) (*runningProxy, error) {
 	p, err := proxy.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	r := &runningProxy{Proxy: p, done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		defer close(r.done)
-		r.err = p.Run(ctx)
-	}()
+	go r.runLoop(ctx)
 	select {
 	case <-p.Ready():
 		return r, nil
 	case <-r.done:
-		if r.err != nil {
+		switch {
+		case r.err != nil:
 			return nil, fmt.Errorf("start the proxy: %w", r.err)
+		case ctx.Err() != nil:
+			return nil, errInterrupted
 		}
 		return nil, errStopped
 	}
 }
 
-// wait waits until the proxy has drained, after its context ended.
-func (r *runningProxy) wait() error {
+// runLoop runs the proxy and keeps what came of it.
+func (r *runningProxy) runLoop(ctx context.Context) {
+	defer close(r.done)
+	r.err = r.Run(ctx)
+}
+
+// wait waits until the proxy has drained after ctx has ended, the context that
+// it was started with. Ending before that is errStopped.
+func (r *runningProxy) wait(ctx context.Context) error {
 	<-r.done
-	if errors.Is(r.err, context.Canceled) {
-		return nil
+	if r.err == nil && ctx.Err() == nil {
+		return errStopped
 	}
 	return r.err
 }

@@ -56,6 +56,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	parser, err := kong.New(&commands,
 		kong.Name("offsetproxy"),
 		kong.Description(description),
+		kong.ExplicitGroups(flagGroups),
+		helpVars(),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 90, NoExpandSubcommands: true}),

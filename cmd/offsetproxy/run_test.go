@@ -19,7 +19,15 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProgram in the environment makes the test binary the program itself.
+const asProgram = "OFFSETPROXY_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // outcome is what one run of the program left behind.
 type outcome struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
 	"github.com/offsetproxy/offsetproxy/internal/version"
+	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 type serveCmd struct {
@@ -26,11 +28,13 @@ type serveCmd struct {
 func (serveCmd) Help() string {
 	return `Settings come from a file, or all from flags; both at once is an error, but for
 --log-level and --log-format, which override the file. Logs go to standard
-error; the line "serving" has the addresses once clients can connect.
+error; the line "serving" has the addresses once clients can connect. Until then
+/readyz says 503.
 
 SIGTERM or SIGINT drains: no new connections, requests in flight are finished
 (at most drain_timeout). A second one ends the process at once. Exit status: 0
-after a drain; 1 if serving failed; 2 if the settings are wrong.
+after a drain, or when no broker had answered yet; 1 if serving failed, or at a
+second signal; 2 if the settings are wrong.
 
 Examples:
     offsetproxy serve --config /etc/offsetproxy.yaml
@@ -62,30 +66,37 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		settings.Proxy.Meter = admin.meter
+		logger.Info("admin endpoints open", "admin", admin.addr())
 	}
-	p, err := startProxy(env.ctx, settings.Proxy)
+	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin), admin.close())
+	if err == nil {
+		logger.Info("stopped")
+	}
+	return err
+}
+
+// serveProxy serves until ctx ends, and tells when clients can connect.
+func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer) error {
+	p, err := startProxy(ctx, cfg)
+	if errors.Is(err, errInterrupted) {
+		return nil // nothing was served, so nothing was lost
+	}
 	if err != nil {
-		return errors.Join(err, admin.close())
+		return err
 	}
 	attrs := []any{"listen", p.Addr(), "brokers", brokerList(p.BrokerAddrs())}
 	if admin != nil {
 		attrs = append(attrs, "admin", admin.addr())
 	}
-	logger.Info("serving", attrs...)
 	admin.setReady(true)
+	defer admin.setReady(false)
+	cfg.Logger.Info("serving", attrs...)
 	select {
-	case <-env.ctx.Done():
+	case <-ctx.Done():
+		admin.setReady(false)
 	case <-p.done:
 	}
-	admin.setReady(false)
-	err = errors.Join(p.wait(), admin.close())
-	if err == nil && env.ctx.Err() == nil {
-		err = errStopped
-	}
-	if err == nil {
-		logger.Info("stopped")
-	}
-	return err
+	return p.wait(ctx)
 }
 
 // newLogger writes lines of the given form.

@@ -3,14 +3,22 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/offsetproxy/offsetproxy/internal/embedded"
+	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
 )
 
 // background runs the program until stop is called and gives its output line
@@ -70,6 +78,24 @@ func (b *background) await(t *testing.T, ok func(string) bool) string {
 	}
 }
 
+// logLine is what tests read of a line in JSON.
+type logLine struct{ Msg, Listen, Brokers, Admin string }
+
+func parseLine(t *testing.T, line string) logLine {
+	t.Helper()
+	var l logLine
+	if err := json.Unmarshal([]byte(line), &l); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return l
+}
+
+// awaitServing gives the line that has the addresses.
+func (b *background) awaitServing(t *testing.T) logLine {
+	t.Helper()
+	return parseLine(t, b.await(t, has(`"msg":"serving"`)))
+}
+
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
@@ -93,16 +119,15 @@ func TestServeFromFlags(t *testing.T) {
 	defer cluster.Close()
 	b := start(t, true, "serve", "--bootstrap", strings.Join(cluster.Addrs(), ","), "--listen", "127.0.0.1:0",
 		"--broker-kind", "kfake", "--require", "events", "--metrics-listen", "127.0.0.1:0", "--log-format", "json")
-	var serving struct{ Msg, Listen, Brokers, Admin string }
-	line := b.await(t, func(s string) bool { return strings.Contains(s, `"msg":"serving"`) })
-	if err := json.Unmarshal([]byte(line), &serving); err != nil {
-		t.Fatal(err)
-	}
+	serving := b.awaitServing(t)
 	if n := len(strings.Fields(serving.Brokers)); n != 3 {
 		t.Errorf("%q names %d brokers, want 3", serving.Brokers, n)
 	}
 	if code, _ := get(t, "http://"+serving.Admin+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d", code)
+	}
+	if code, body := get(t, "http://"+serving.Admin+"/readyz"); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("/readyz: %d %q", code, body)
 	}
 	if code, _ := get(t, "http://"+serving.Admin+"/metrics"); code != http.StatusOK {
 		t.Errorf("/metrics: %d", code)
@@ -119,6 +144,131 @@ func TestServeFromFlags(t *testing.T) {
 	b.stop()
 	if code := <-b.code; code != exitOK {
 		t.Errorf("exit code %d after a drain, want 0", code)
+	}
+}
+
+func TestServeFromAFile(t *testing.T) {
+	cluster, err := embedded.Start(embedded.Config{Brokers: 2, Topics: map[string]int32{"events": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	file := filepath.Join(t.TempDir(), "offsetproxy.yaml")
+	text := "bootstrap: [" + strings.Join(cluster.Addrs(), ", ") + `]
+listen: 127.0.0.1:0
+brokers: {kind: kfake}
+rules: [{topics: events, mode: require}]
+metrics: {listen: 127.0.0.1:0}
+log: {level: error, format: text}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, true, "serve", "--config", file, "--log-level", "info", "--log-format", "json")
+	b.await(t, has("overrides the file", "log-level info"))
+	serving := b.awaitServing(t)
+	if n := len(strings.Fields(serving.Brokers)); n != 2 {
+		t.Errorf("%q names %d brokers, want 2", serving.Brokers, n)
+	}
+	if code, _ := get(t, "http://"+serving.Admin+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz: %d", code)
+	}
+	for _, want := range []int{exitOK, exitRefused} {
+		if got := call(t, "", "append", "--bootstrap", serving.Listen, "--topic", "events", "--expect", "0", "v"); got.code != want {
+			t.Errorf("append: got %+v, want code %d", got, want)
+		}
+	}
+	b.stop()
+	if code := b.exit(t); code != exitOK {
+		t.Errorf("exit code %d after a drain, want 0", code)
+	}
+}
+
+// While a drain waits for an answer, no new traffic should be sent here.
+func TestNotReadyWhileDraining(t *testing.T) {
+	broker := newScriptedBroker(t, 0)
+	b := start(t, true, "serve", "--bootstrap", broker.server.Addr(), "--listen", "127.0.0.1:0", "--log-format", "json",
+		"--metrics-listen", "127.0.0.1:0", "--drain-timeout", "1h")
+	serving := b.awaitServing(t)
+	ready := func() int { code, _ := get(t, "http://"+serving.Admin+"/readyz"); return code }
+	if code := ready(); code != http.StatusOK {
+		t.Errorf("/readyz: %d before the drain", code)
+	}
+	client := kafkatest.Dial(t, serving.Listen)
+	client.Send(1, kmsg.NewPtrListGroupsRequest())
+	<-broker.arrived
+	b.stop()
+	deadline := time.Now().Add(patience)
+	code := ready()
+	for ; code == http.StatusOK && time.Now().Before(deadline); code = ready() {
+		runtime.Gosched()
+	}
+	if code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz: %d during the drain, want 503", code)
+	}
+	if code, _ := get(t, "http://"+serving.Admin+"/livez"); code != http.StatusOK {
+		t.Errorf("/livez: %d during the drain", code)
+	}
+	broker.release()
+	if got := client.NextID(); got != 1 {
+		t.Errorf("got an answer to %d, want 1", got)
+	}
+	if code := b.exit(t); code != exitOK {
+		t.Errorf("exit code %d after a drain, want 0", code)
+	}
+}
+
+// Who tries dev must not be able to end it by what a client sends: kfake ends
+// its process on an api key that it does not know.
+func TestDevSurvivesWhatKfakeDoesNotKnow(t *testing.T) {
+	b := start(t, false, "dev", "--listen", "127.0.0.1:0")
+	fields := strings.Fields(b.await(t, has("proxy ")))
+	listen := strings.TrimSuffix(fields[1], ",")
+	for _, key := range []uint16{9999, 0xffff, 1000, 0x7fff} {
+		client := kafkatest.Dial(t, listen)
+		frame := binary.BigEndian.AppendUint16(kafkatest.Length(10), key)
+		frame = append(frame, 0, 0, 0, 0, 0, 1, 0xff, 0xff) // version 0, correlation id 1, no client id
+		client.SendBytes(frame)
+		client.ExpectClosed()
+	}
+	if got := call(t, "", "next", "--bootstrap", listen, "--topic", "events"); got.code != exitOK || got.stdout != "0\n" {
+		t.Errorf("next: got %+v, want 0", got)
+	}
+	b.stop()
+	if code := b.exit(t); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// The advice for a missing topic: any admin client, through the proxy.
+func TestTopicIsCreatedThroughTheProxy(t *testing.T) {
+	b := start(t, false, "dev", "--listen", "127.0.0.1:0")
+	listen := strings.TrimSuffix(strings.Fields(b.await(t, has("proxy ")))[1], ",")
+	appendTo := func() outcome {
+		return call(t, "", "append", "--bootstrap", listen, "--topic", "new", "--expect", "0", "v")
+	}
+	if got := appendTo(); got.code != exitFailed || !strings.Contains(got.stderr, "through the proxy") {
+		t.Errorf("append to a missing topic: got %+v", got)
+	}
+	topic := demoTopic{bootstrap: []string{listen}}
+	err := topic.admin(t.Context(), func(ctx context.Context, admin *kadm.Client) error {
+		_, err := admin.CreateTopic(ctx, 1, 1, nil, "new")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := appendTo(); got.code != exitOK {
+		t.Errorf("append to the new topic: got %+v", got)
+	}
+}
+
+// Ctrl-C is heard also while there is nothing to serve yet.
+func TestDevInterruptedAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := run(ctx, []string{"dev", "--listen", "127.0.0.1:0"}, strings.NewReader(""), io.Discard, io.Discard); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
 	}
 }
 

@@ -18,6 +18,10 @@ var ErrMalformed = errors.New("answer is not the Kafka protocol")
 // Code is a Kafka error code as it stands in an answer.
 type Code int16
 
+// CodePolicyViolation is what a proxy answers for a topic that it does not
+// serve.
+const CodePolicyViolation Code = 44
+
 const (
 	codeUnknownServerError   Code = -1
 	codeOffsetOutOfRange     Code = 1
@@ -49,7 +53,7 @@ func (c Code) String() string {
 func (c Code) certain() bool {
 	switch c {
 	case codeOffsetOutOfRange, 2, codeUnknownTopic, codeLeaderNotAvailable, codeNotLeader, 10, 17, 18,
-		codeNotEnoughReplicas, 21, 29, 31, 32, 35, 42, codeUnsupportedForFormat, 44, 45, 47, 53, 74, 76,
+		codeNotEnoughReplicas, 21, 29, 31, 32, 35, 42, codeUnsupportedForFormat, CodePolicyViolation, 45, 47, 53, 74, 76,
 		codeInvalidRecord, 89, 100:
 		return true
 	}
@@ -193,7 +197,7 @@ func verdict(expected Offset, code Code, base Offset, message string) error {
 	if code == 0 {
 		return nil
 	}
-	if code == codeOffsetOutOfRange || code == codeInvalidRecord || code == 44 {
+	if code == codeOffsetOutOfRange || code == codeInvalidRecord || code == CodePolicyViolation {
 		if r, ok := parseRefusal(message); ok {
 			r.Code = code
 			return r

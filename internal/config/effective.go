@@ -153,8 +153,10 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	line(name, "%-20s %s", rest, modeWords(e.DefaultMode))
 	line("fence", "producer id %s, the same for all proxies of the cluster", e.FenceID)
 	line("", "views up to %s old, queue wait %s, clock skew %s", e.ViewMaxAge, e.AdmissionWait, e.ClockSkew)
+	name = "not read from brokers"
 	for _, k := range slices.Sorted(maps.Keys(e.Assert)) {
-		line("taken, not read", "%-28s %s", k, e.Assert[k])
+		line(name, "%-28s %s", k, e.Assert[k])
+		name = ""
 	}
 	name = "limits"
 	for _, k := range limitNames {
@@ -162,7 +164,7 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		if k == "idle_timeout" && v == "0s" {
 			v = "none of its own, the brokers' decides"
 		}
-		line(name, "%-20s %s", k, v)
+		line(name, "%-22s %s", k, v)
 		name = ""
 	}
 	line("log", "%s and above, as %s, to standard error", e.LogLevel, e.LogFormat)

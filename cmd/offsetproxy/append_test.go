@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Each answer that a proxy may give, and what a script makes of it.
+func TestAppendExitCodes(t *testing.T) {
+	answer := func(code int16, base int64, message string) func(*kmsg.ProduceRequest) *kmsg.ProduceResponse {
+		return func(r *kmsg.ProduceRequest) *kmsg.ProduceResponse { return produceAnswer(r, code, base, message) }
+	}
+	for _, c := range []struct {
+		golden  string // of standard error
+		produce func(*kmsg.ProduceRequest) *kmsg.ProduceResponse
+		code    int
+		stdout  string
+		outcome string
+	}{
+		{"", answer(0, 7, ""), exitOK, "7\n", "appended"},
+		{"append-unknown", answer(-1, -1, "outcome unknown: expected=7 next=7; read the partition from 7"), exitUnknown, "", "unknown"},
+		{"", func(*kmsg.ProduceRequest) *kmsg.ProduceResponse { return nil }, exitUnknown, "", "unknown"},
+		{"append-taken", answer(1, -1, "expected-offset taken: expected=7 next=9"), exitRefused, "", "refused: taken"},
+		{"append-not-served", answer(44, -1, "topic is not served: no reason"), exitFailed, "", "not appended"},
+		{"append-malformed", answer(87, -1, "record 0: expected-offset is empty"), exitFailed, "", "not appended"},
+	} {
+		broker := newScriptedBroker(t, 0)
+		broker.produce = c.produce
+		args := []string{"append", "--bootstrap", broker.server.Addr(), "--topic", "events", "--expect", "7", "v"}
+		got := call(t, "", args...)
+		if got.code != c.code || got.stdout != c.stdout {
+			t.Errorf("%s: got %+v, want code %d", c.outcome, got, c.code)
+		}
+		if (got.stderr == "") != (c.code == exitOK) {
+			t.Errorf("%s: standard error %q", c.outcome, got.stderr)
+		}
+		inJSON := call(t, "", append(args, "--output", "json")...)
+		var report appendReport
+		if err := json.Unmarshal([]byte(inJSON.stdout), &report); err != nil {
+			t.Fatalf("%v: %+v", err, inJSON)
+		}
+		if inJSON.code != c.code || report.Outcome != c.outcome || inJSON.stderr != "" {
+			t.Errorf("in JSON: got %+v, want code %d and outcome %s", inJSON, c.code, c.outcome)
+		}
+		if c.golden != "" {
+			golden(t, c.golden, withoutID(got.stderr))
+		}
+	}
+}
+
+// withoutID takes out the append-id, which is another one each time.
+func withoutID(s string) string {
+	before, after, found := strings.Cut(s, "append-id ")
+	if !found {
+		return s
+	}
+	_, rest, _ := strings.Cut(after, " ")
+	return before + "append-id … " + rest
+}
