@@ -16,8 +16,8 @@ import (
 // nor the environment variable KAFKA_VERSION names one.
 const DefaultVersion = "4.1.1"
 
-// startTimeout bounds the start of one node. A loaded machine with two cores
-// takes about 20 s for three of them.
+// startTimeout bounds the start of one node: several times what is seen when a
+// whole cluster starts while other tests keep every processor busy.
 const startTimeout = 120 * time.Second
 
 // NodeID is Kafka's node.id. A cluster of n brokers has the ids 1 to n.
@@ -215,13 +215,13 @@ func (c *Cluster) Revive(ctx context.Context, id NodeID) error {
 
 // Tool runs one of Kafka's own command line tools, given by its Java class, for
 // example org.apache.kafka.tools.TopicCommand, and returns what it printed. On
-// failure the error holds the tool's last lines.
+// failure the error is a *ToolError.
 func (c *Cluster) Tool(ctx context.Context, class string, args ...string) ([]byte, error) {
 	argv := c.java.tool(filepath.Join(c.dir, log4jFile), class, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return output, fmt.Errorf("%s: %w:\n%s", class, err, lastLines(string(output), linesInError))
+		return output, &ToolError{Tool: class, Err: err, Output: lastLines(string(output), linesInError)}
 	}
 	return output, nil
 }

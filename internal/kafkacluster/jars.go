@@ -100,7 +100,7 @@ func download(ctx context.Context, mvn, cache, version, target string) error {
 	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", copyGoal, "-DoutputDirectory="+jars)
 	cmd.Dir = work
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("mvn: %w:\n%s", err, lastLines(string(output), linesInError))
+		return &ToolError{Tool: "mvn", Err: err, Output: lastLines(string(output), linesInError)}
 	}
 	return os.Rename(jars, target)
 }

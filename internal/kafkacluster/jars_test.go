@@ -2,6 +2,7 @@ package kafkacluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,8 +60,9 @@ func TestJarsAreFetchedOnceAndWhole(t *testing.T) {
 func TestFailedFetchLeavesNothingBehind(t *testing.T) {
 	fakeMaven(t, "echo could not resolve; exit 1")
 	_, err := FetchJars(t.Context(), "9.9.9")
-	if err == nil || !strings.Contains(err.Error(), "could not resolve") {
-		t.Errorf("got %v, want Maven's own words in it", err)
+	var failed *ToolError
+	if !errors.As(err, &failed) || failed.Output != "could not resolve" || failed.Tool != "mvn" {
+		t.Errorf("got %v, want Maven's own words in a *ToolError", err)
 	}
 	left, err := os.ReadDir(os.Getenv("KAFKA_JARS"))
 	if err != nil {

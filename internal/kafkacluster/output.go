@@ -2,6 +2,7 @@ package kafkacluster
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -9,6 +10,22 @@ import (
 
 // linesInError is how much of a process's output an error carries.
 const linesInError = 20
+
+// ToolError is a program that ran and failed.
+type ToolError struct {
+	// Tool is the program or the Java class.
+	Tool string
+	// Output is the end of what it printed.
+	Output string
+	// Err is how it ended.
+	Err error
+}
+
+// Error implements error.
+func (e *ToolError) Error() string { return fmt.Sprintf("%s: %v:\n%s", e.Tool, e.Err, e.Output) }
+
+// Unwrap gives how it ended.
+func (e *ToolError) Unwrap() error { return e.Err }
 
 // outputLog is what a process prints: appended to a file, its last lines kept,
 // and searched for a marker. Safe for concurrent use.

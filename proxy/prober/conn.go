@@ -135,7 +135,7 @@ func (c *conn) fail(err error) {
 	if first {
 		_ = c.nc.Close() // nothing is to be flushed
 		if !errors.Is(err, ErrClosed) {
-			c.log.Debug("control connection closed", "node_id", c.node, "error", err)
+			c.log.Debug("control connection closed", "node", c.node, "err", err)
 		}
 	}
 }

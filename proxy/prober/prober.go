@@ -151,7 +151,7 @@ func (p *Pool) connect(node int32, s *slot) {
 		c.fail(s.err)
 		return
 	}
-	p.cfg.Logger.Debug("control connection open", "node_id", node)
+	p.cfg.Logger.Debug("control connection open", "node", node)
 }
 
 // dialError is what the callers that wait for a failed dial get.
