@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 
 // testMayImport adds what the tests of a package may import besides.
 var testMayImport = map[string][]string{
-	"proxy":           {"internal/kafkatest", "internal/embedded"},
+	"proxy":           {"internal/kafkatest", "internal/embedded", "internal/appender", "internal/race"},
 	"proxy/prober":    {"internal/kafkatest", "internal/embedded"},
 	"cmd/offsetproxy": {"internal/kafkatest"},
 }

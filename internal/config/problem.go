@@ -15,8 +15,9 @@ type Problem struct {
 	Path string `json:"path,omitempty"`
 	// Message says what is wrong and what to do.
 	Message string `json:"message"`
-	// Line and Column count from 1; 0 when the setting is not in a file.
-	Line   int `json:"line,omitempty"`
+	// Line counts from 1; 0 when the setting is not in a file.
+	Line int `json:"line,omitempty"`
+	// Column counts characters from 1; 0 when the setting is not in a file.
 	Column int `json:"column,omitempty"`
 	// Excerpt shows the place in the file, several lines; may be empty.
 	Excerpt string `json:"excerpt,omitempty"`

@@ -15,8 +15,9 @@ type Config struct {
 	// Proxies lists the bootstrap addresses of each proxy; the writers are
 	// dealt out to them in turn.
 	Proxies [][]string
-	// Topic and Partition are what is raced for; nobody else may write there.
-	Topic     string
+	// Topic is where the race is; nobody else may write to the partition.
+	Topic string
+	// Partition is what is raced for.
 	Partition appender.Partition
 	// Writers is how many race; at least 1.
 	Writers int

@@ -44,6 +44,7 @@ type BrokerError struct {
 	Op string
 }
 
+// Error implements error.
 func (e *BrokerError) Error() string {
 	return fmt.Sprintf("%s answered with error code %d", e.Op, e.Code)
 }
@@ -57,6 +58,7 @@ type UnsupportedError struct {
 	NeedMin, NeedMax int16
 }
 
+// Error implements error.
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("broker supports none of the versions %d to %d of %s", e.NeedMin, e.NeedMax, e.Op)
 }
