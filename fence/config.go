@@ -18,6 +18,7 @@ const (
 // Config is what the decision depends on. All durations must be positive; the
 // proxy validates them. Shared between partitions and never changed.
 type Config struct {
+	// Marking is how the brokers mark a duplicate; zero: MarkLogAppendTime.
 	Marking Marking
 	// ViewMaxAge bounds the age of what a decision may rest on.
 	ViewMaxAge time.Duration
@@ -31,9 +32,14 @@ type Config struct {
 	ConnectionIdle time.Duration
 	// Margin covers the expiry check's interval and clock skew.
 	Margin time.Duration
-	// SameViewRounds is how often a batch may be refused on a view that a new
-	// reading confirms, before it is given back with a retriable error.
+	// SameViewRounds is how often in a row a partition's batches may be refused
+	// on a view that a new reading confirms, before one is given back with a
+	// retriable error, and an alarm.
 	SameViewRounds int
+	// MaxUnsettled bounds a partition's transmissions that are upstream or of
+	// unknown fate; 0: no bound. None is forgotten for it: new batches are given
+	// back until some are settled.
+	MaxUnsettled int
 	// Unsafe forwards batches unstamped when the cached end matches, and
 	// believes every answer. It exists to show what the fence is for.
 	Unsafe bool

@@ -119,18 +119,10 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		p.lookAt(now, t, t.Node)
 		return
 	}
-	if t.refused {
-		t.refused = false
-		if v.SamePair(t.used) {
-			t.sameView++
-		} else {
-			t.sameView = 0
-		}
-		if t.sameView >= p.cfg.SameViewRounds {
-			p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Ticket: t, Alarm: Undecidable, Offset: t.Expected})
-			p.giveBack(t, SameViewRefused)
-			return
-		}
+	if p.state.RefusedInVain(v, p.cfg.SameViewRounds) {
+		p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Ticket: t, Alarm: Undecidable, Offset: t.Expected})
+		p.giveBack(t, SameViewRefused)
+		return
 	}
 	epoch, sequence := v.Stamp()
 	if !v.HasState && !p.cfg.keeps(guardArming) {
@@ -146,6 +138,12 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 			return
 		}
 		t.again = true
+	}
+	// A copy of one that is remembered, stamped alike, costs no more.
+	if n := p.cfg.MaxUnsettled; n > 0 && len(p.state.Unsettled())+len(p.upstream) >= n &&
+		p.state.Remembered(t.Expected, t.Records, epoch, sequence) == nil {
+		p.giveBack(t, TooManyUnknown)
+		return
 	}
 	t.epoch, t.baseSequence = epoch, sequence
 	p.send(now, t, v, Effect{Kind: Send, Ticket: t, Epoch: epoch, BaseSequence: sequence})

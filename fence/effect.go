@@ -26,7 +26,11 @@ const (
 	// connection, so that a late answer is never taken for another's, and
 	// report Abandoned.
 	Abandon
-	// Alarm: something happened that cannot happen while the conditions of
+	// RecheckTopic: a view says what it cannot say of this topic. Forget what
+	// is known of the topic's id, so that it is asked anew: it may have been
+	// deleted and created again.
+	RecheckTopic
+	// RaiseAlarm: something happened that cannot happen while the conditions of
 	// the fence hold; see Alarm.
 	RaiseAlarm
 )
@@ -40,38 +44,45 @@ const (
 	Misplaced Alarm = iota + 1
 	// Bypassed: another producer wrote where a stamped batch was sent.
 	Bypassed
-	// Undecidable: a view that repeated readings confirm is refused.
+	// Undecidable: a view is refused that repeated readings confirm.
 	Undecidable
 )
 
 var alarmNames = [...]string{"", "misplaced", "bypassed", "undecidable"}
 
+// String names the alarm, for scripts, logs and metrics.
 func (a Alarm) String() string { return alarmNames[a] }
 
 // ReadID identifies one reading of records. Never 0.
 type ReadID int64
 
-// Effect is something that the caller must do.
+// Effect is something that the caller must do. Which fields are set follows
+// from its kind.
 type Effect struct {
-	Kind   EffectKind
+	Kind EffectKind
+	// Ticket is the batch it is about (Send, Decide, Abandon, and RaiseAlarm
+	// where the alarm is about one).
 	Ticket *Ticket
 
+	// Epoch and BaseSequence are the stamp (Send), unless Unstamped: then the
+	// batch goes as its client made it.
 	Epoch        ps.ProducerEpoch
 	BaseSequence ps.Sequence
 	Unstamped    bool
 
+	// Verdict is what became of the batch (Decide).
 	Verdict Verdict
 
-	Node       ps.NodeID
+	// Node is the broker to be asked, or AnyNode (ReadView, ReadRecords).
+	Node ps.NodeID
+	// Read identifies the reading of the records From … UpTo−1 (ReadRecords).
 	Read       ReadID
 	From, UpTo ps.Offset
 
+	// Alarm is what is wrong, and Offset where it shows (RaiseAlarm).
 	Alarm  Alarm
-	Offset ps.Offset // of the alarm
+	Offset ps.Offset
 }
-
-// Detached reports whether nobody waits for the ticket's verdict any more.
-func (e *Effect) Detached() bool { return e.Ticket != nil && e.Ticket.detached }
 
 // String is for scripts.
 func (e Effect) String() string {
@@ -89,6 +100,8 @@ func (e Effect) String() string {
 		return fmt.Sprintf("read records %d..%d", e.From, e.UpTo)
 	case Abandon:
 		return "abandon"
+	case RecheckTopic:
+		return "recheck topic"
 	case RaiseAlarm:
 		return fmt.Sprintf("alarm: %v at %d", e.Alarm, e.Offset)
 	}

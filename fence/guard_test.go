@@ -22,7 +22,6 @@ func TestGuardsAreNeeded(t *testing.T) {
 		{"witness life", guardWitnessLife, 1_300_195_339, true},
 		{"drift", guardDrift, 11375, true},
 		{"arming", guardArming, 22055, true},
-		{"one in flight", guardOneInFlight, 4611, false},
 		{"uncommitted", guardUncommitted, 1149, false},
 		{"identity", guardIdentity, 4, false},
 		{"weak", guardWeak, 6, false},

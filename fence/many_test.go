@@ -40,7 +40,7 @@ func TestThousandWaiting(t *testing.T) {
 		"one place": func(int) ps.Offset { return 0 },
 	} {
 		p, at, now := crowd(n, order)
-		if got := p.Waiting(); got != n {
+		if got := waitingIn(p); got != n {
 			t.Fatalf("%s: got %d waiting, want %d", name, got, n)
 		}
 		begun := time.Now()
@@ -64,12 +64,69 @@ func TestThousandWaiting(t *testing.T) {
 			now.Instant = now.Instant.Add(time.Millisecond)
 			effects = p.Answered(now, sent, Answer{BaseOffset: sent.Expected, LogAppendTime: -1})
 		}
-		if won+lost != n+1 || p.Waiting() > 0 {
-			t.Errorf("%s: got %d won and %d lost of %d, %d waiting", name, won, lost, n+1, p.Waiting())
+		if won+lost != n+1 || waitingIn(p) > 0 {
+			t.Errorf("%s: got %d won and %d lost of %d, %d waiting", name, won, lost, n+1, waitingIn(p))
 		}
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("%s: took %v", name, took)
 		}
+	}
+}
+
+// unknowns is a partition with many transmissions of unknown fate and a
+// hundred batches that wait for a view.
+func unknowns(n int, place func(i int) ps.Offset) (*Partition, ps.Now) {
+	cfg := modelConfig(0)
+	cfg.ConnectionIdle = 24 * time.Hour
+	now := ps.Now{Instant: ps.Instant(time.Hour)}
+	state := new(ps.State)
+	for i := range n {
+		state.Unsettle(&ps.Unsettled{
+			Expected: place(i), Records: []ps.Record{{Digest: uint64(i + 1)}}, SentAt: now.Instant, NextLook: now.Instant.Add(time.Hour),
+		})
+	}
+	p := New(cfg, state)
+	for i := range 100 {
+		p.Admit(now, &Ticket{Batch: Batch{
+			Expected: place(i), Records: []ps.Record{{Digest: uint64(1_000_000 + i)}}, Node: 1,
+			HoldUntil: now.Instant.Add(time.Hour), AnswerWithin: time.Hour,
+		}})
+	}
+	return p, now
+}
+
+var unknownPlaces = map[string]func(int) ps.Offset{
+	"one place": func(int) ps.Offset { return 7 },
+	"spread":    func(i int) ps.Offset { return ps.Offset(10 * i) },
+}
+
+// TestThousandUnknown: every event, under the lane's lock, had each waiting
+// batch compared with each open transmission.
+func TestThousandUnknown(t *testing.T) {
+	for name, place := range unknownPlaces {
+		p, now := unknowns(1024, place)
+		begun := time.Now()
+		for range 1000 {
+			p.Tick(now)
+		}
+		if got := waitingIn(p); got != 100 {
+			t.Fatalf("%s: got %d waiting, want 100", name, got)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("%s: 1,000 events took %v", name, took)
+		}
+	}
+}
+
+func BenchmarkEventWithManyUnknown(b *testing.B) {
+	for name, place := range unknownPlaces {
+		b.Run(name, func(b *testing.B) {
+			p, now := unknowns(1024, place)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Tick(now)
+			}
+		})
 	}
 }
 

@@ -322,10 +322,10 @@ func (w *modelWorld) cut(conn *modelConn) {
 	}
 	p := conn.proxy
 	for _, t := range slices.Clone(p.tickets) {
-		if t.conn != conn || t.Done() {
+		if t.conn != conn || t.phase == done {
 			continue
 		}
-		if t.Sent() {
+		if t.phase == sent {
 			w.apply(p, p.part.Abandoned(w.clock(), &t.Ticket))
 		}
 		w.leave(t)
@@ -334,13 +334,13 @@ func (w *modelWorld) cut(conn *modelConn) {
 
 // leave: the client of the ticket's connection is gone.
 func (w *modelWorld) leave(t *modelTicket) {
-	if t.Done() || t.gone {
+	if t.phase == done || t.gone {
 		return
 	}
 	t.gone = true
 	t.client.open--
 	w.apply(t.proxy, t.proxy.part.Cancel(w.clock(), &t.Ticket))
-	if t.Done() && t.told == 0 {
+	if t.phase == done && t.told == 0 {
 		t.proxy.forget(t) // it was not sent, and nobody is there to be told
 	}
 }
@@ -422,7 +422,7 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 		}
 		for _, r := range t.Records {
 			for o := range log {
-				if m := &log[o]; v.Kind == NotReached && m.tx != nil && m.Record == r && m.tx.ticket.proxy == p && !m.tx.ticket.Done() {
+				if m := &log[o]; v.Kind == NotReached && m.tx != nil && m.Record == r && m.tx.ticket.proxy == p && m.tx.ticket.phase != done {
 					w.fail("%s told %v while %s is in the log and not decided", t, v, m.tx.ticket)
 				}
 			}

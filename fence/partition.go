@@ -31,6 +31,9 @@ type Partition struct {
 
 	// ackTime is a moving average of the time from sending to acknowledgement.
 	ackTime time.Duration
+	// pass counts the passes in which open transmissions were marked with it
+	// for which a ticket waits.
+	pass uint64
 
 	effects []Effect
 	wake    ps.Instant
@@ -69,17 +72,6 @@ func (p *Partition) State() *ps.State { return p.state }
 // is false, the state may be put away and a new Partition made from it later.
 func (p *Partition) Busy() bool {
 	return len(p.tickets) > 0 || len(p.viewReads) > 0 || len(p.recordReads) > 0 || len(p.state.Unsettled()) > 0
-}
-
-// Waiting is the number of batches that are held and not upstream.
-func (p *Partition) Waiting() int {
-	n := 0
-	for _, t := range p.tickets {
-		if t.phase == waiting {
-			n++
-		}
-	}
-	return n
 }
 
 // Wake is when Tick is due, if nothing happens before.
@@ -141,10 +133,16 @@ func (p *Partition) Abandoned(now ps.Now, t *Ticket) []Effect {
 
 // NotSent tells that not one byte of the ticket's transmission was given to
 // its connection, which is closed.
-func (p *Partition) NotSent(now ps.Now, t *Ticket) []Effect {
+func (p *Partition) NotSent(now ps.Now, t *Ticket) []Effect { return p.unsent(now, t, Unreachable) }
+
+// Unsendable tells that the ticket's transmission cannot be made: its bytes
+// went with an earlier one, which was not appended.
+func (p *Partition) Unsendable(now ps.Now, t *Ticket) []Effect { return p.unsent(now, t, ViewChanged) }
+
+func (p *Partition) unsent(now ps.Now, t *Ticket, r Reason) []Effect {
 	p.effects = p.effects[:0]
 	if t.phase == sent {
-		p.leftNothing(now, t, Verdict{Kind: Retry, Reason: Unreachable})
+		p.leftNothing(now, t, Verdict{Kind: Retry, Reason: r})
 	}
 	return p.resume(now)
 }
@@ -200,7 +198,7 @@ func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
 // sequence is not the next one. The view was wrong, or another proxy was
 // faster. Which it was, a view that is read from now on tells.
 func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
-	p.state.DropView()
+	p.state.Refused(now.Instant, t.used)
 	if p.othersOpen(t) {
 		p.readBack(now, t)
 		return
@@ -211,7 +209,6 @@ func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 		return
 	}
 	t.phase = waiting
-	t.refused = true
 	t.needAfter = now.Instant
 	t.looks, t.nextLook = 0, 0
 }
@@ -242,15 +239,15 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 	p.effects = p.effects[:0]
 	p.viewReadEnded(node)
-	if !p.state.ReadView(now.Instant, v) {
-		if p.state.Deposed(v.LeaderEpoch) {
-			// The broker asked is a deposed leader that does not know it yet.
-			for _, t := range p.tickets {
-				if t.phase == waiting && t.looksAt(node) {
-					p.giveBack(t, NotLeader)
-				}
-			}
-		}
+	behind := p.state.Contradicts(v)
+	fresh := p.state.ReadView(now.Instant, v)
+	switch {
+	case behind:
+		p.effects = append(p.effects, Effect{Kind: RecheckTopic})
+		p.giveBackAt(node, LeaderBehind)
+	case !fresh && p.state.Deposed(v.LeaderEpoch):
+		// The broker asked is a deposed leader that does not know it yet.
+		p.giveBackAt(node, NotLeader)
 	}
 	for _, t := range p.tickets {
 		if t.looking && t.looksAt(node) {
@@ -258,6 +255,15 @@ func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 		}
 	}
 	return p.resume(now)
+}
+
+// giveBackAt gives back the batches that wait to be sent to node.
+func (p *Partition) giveBackAt(node ps.NodeID, r Reason) {
+	for _, t := range p.tickets {
+		if t.phase == waiting && t.looksAt(node) {
+			p.giveBack(t, r)
+		}
+	}
 }
 
 // ViewFailed tells that the view could not be read at node. code is the

@@ -16,14 +16,14 @@ import (
 // an effect, or a line of state where the command asks for it. Run with
 // -rewrite to write outputs anew, and read the difference.
 //
-//	config [marking=log-start] [rounds=n] [broken=guard]   a new partition that knows nothing
+//	config [marking=log-start] [rounds=n] [max-unsettled=n] [broken=guard]   a new partition that knows nothing
 //	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
 //	    records default to one named as the ticket; records of one name are equal;
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
 //	view-failed [asked=1] [code=6] [final]
 //	answer a [code=0] [base=5] [lat=…]
-//	abandon a | not-sent a | cancel a
+//	abandon a | not-sent a | unsendable a | cancel a
 //	records 1 hw=7 [start=0] [to=7] [failed [code=29] [final]]   one line of input for each record:
 //	    5 x [append-id] [seq=5] [epoch=0] [append-time] | 5 control
 //	advance 50ms | tick | idle | state
@@ -131,6 +131,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return s.effects(s.part.Abandoned(now, s.named(a)))
 	case "not-sent":
 		return s.effects(s.part.NotSent(now, s.named(a)))
+	case "unsendable":
+		return s.effects(s.part.Unsendable(now, s.named(a)))
 	case "cancel":
 		return s.effects(s.part.Cancel(now, s.named(a)))
 	case "records":
@@ -171,6 +173,7 @@ func (s *script) configure(a arguments) {
 		s.cfg.Marking = MarkLogStartOffset
 	}
 	s.cfg.SameViewRounds = int(a.int("rounds", int64(s.cfg.SameViewRounds)))
+	s.cfg.MaxUnsettled = int(a.int("max-unsettled", 0))
 	s.cfg.Unsafe = a.d.HasArg("unsafe")
 	if name := a.text("broken", ""); name != "" {
 		if s.cfg.broken = guardNames[name]; s.cfg.broken == 0 {
@@ -285,7 +288,7 @@ func (s *script) effects(effects []Effect) string {
 		if e.Ticket != nil {
 			fmt.Fprintf(&b, "%s: ", s.names[e.Ticket])
 		}
-		if e.Detached() {
+		if e.Ticket != nil && e.Ticket.detached {
 			b.WriteString("(nobody waits) ")
 		}
 		b.WriteString(e.String())
@@ -298,6 +301,17 @@ func (s *script) effects(effects []Effect) string {
 		return "nothing\n"
 	}
 	return b.String()
+}
+
+// waitingIn is the number of batches that are held and not upstream.
+func waitingIn(p *Partition) int {
+	n := 0
+	for _, t := range p.tickets {
+		if t.phase == waiting {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *script) state() string {
@@ -315,6 +329,6 @@ func (s *script) state() string {
 	if at, ok := s.part.Wake(); ok {
 		fmt.Fprintf(&b, "wake: in %v\n", at.Sub(s.now))
 	}
-	fmt.Fprintf(&b, "busy: %v, waiting: %d\n", s.part.Busy(), s.part.Waiting())
+	fmt.Fprintf(&b, "busy: %v, waiting: %d\n", s.part.Busy(), waitingIn(s.part))
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"slices"
 	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -151,14 +152,22 @@ func (p *Partition) lookUnsettled(now ps.Now, t *Ticket) {
 // that nobody waits for, so that a misplaced append is counted and their
 // memory comes to an end.
 func (p *Partition) lookAbandoned(now ps.Now) {
+	if len(p.state.Unsettled()) == 0 {
+		return
+	}
+	p.markOwned()
 	var dead []*ps.Unsettled
 	for _, u := range p.state.Unsettled() {
 		switch {
-		case p.ownedByTicket(u) || p.readingFor(u.Expected):
+		case u.Pass == p.pass:
 		case p.dead(now, u):
-			dead = append(dead, u)
+			if !p.readingFor(u.Expected) {
+				dead = append(dead, u)
+			}
 		case now.Instant < u.NextLook:
 			p.wakeAt(u.NextLook)
+		case len(p.recordReads) >= abandonedReads || p.readingFor(u.Expected):
+			// It is looked at again when a reading has ended.
 		default:
 			u.Looks++
 			u.NextLook = now.Instant.Add(time.Second << min(u.Looks, 6))
@@ -170,14 +179,27 @@ func (p *Partition) lookAbandoned(now ps.Now) {
 			}
 		}
 	}
-	for _, u := range dead {
-		p.state.Forget(u)
-	}
+	p.state.Forget(dead...)
 }
+
+// abandonedReads is how many readings of records there may be before none is
+// begun for transmissions that nobody waits for.
+const abandonedReads = 8
 
 // misplacedReach is how far behind its place a record of unknown fate is
 // looked for.
 const misplacedReach = 64
+
+// markOwned marks the open transmissions whose ticket waits for its verdict
+// with the number of this pass.
+func (p *Partition) markOwned() {
+	p.pass++
+	for _, t := range p.tickets {
+		if t.open != nil && (t.phase == unsettled || t.phase == typing) {
+			t.open.Pass = p.pass
+		}
+	}
+}
 
 func (p *Partition) ownedByTicket(u *ps.Unsettled) bool {
 	for _, t := range p.tickets {
@@ -369,6 +391,7 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 		p.decide(t, Verdict{Kind: Violation, Offset: t.base})
 	case t.base == t.Expected && c.equal == len(t.Records) && c.allAppendIDs:
 		p.state.Settle(t.Expected, t.Records)
+		p.state.Accepted()
 		p.decide(t, Verdict{Kind: Won, Offset: t.base})
 	default:
 		p.unknown(t)
@@ -417,9 +440,7 @@ func (p *Partition) usedUp(t *Ticket, s *Stored) bool {
 // forgetOverlapping forgets the open transmissions of the ticket's records,
 // all lost. Equal records of one that was not lost stay open.
 func (p *Partition) forgetOverlapping(t *Ticket) {
-	for _, u := range p.openFor(t) {
-		p.state.Forget(u)
-	}
+	p.state.Forget(p.openFor(t)...)
 }
 
 // lost: at the transmission's place lies a batch of the fence with the very
@@ -431,8 +452,10 @@ func lost(u *ps.Unsettled, s *Stored) bool {
 
 // settleAbandoned settles what nobody waits for.
 func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
-	for _, u := range append([]*ps.Unsettled(nil), p.state.Unsettled()...) {
-		if u.Expected != r.from || p.ownedByTicket(u) || s.ReadTo < min(u.End(), s.HighWatermark) {
+	p.markOwned()
+	var gone []*ps.Unsettled
+	for _, u := range slices.Clone(p.state.Unsettled()) {
+		if u.Expected != r.from || u.Pass == p.pass || s.ReadTo < min(u.End(), s.HighWatermark) {
 			continue
 		}
 		upTo := min(u.End(), s.HighWatermark)
@@ -440,11 +463,12 @@ func (p *Partition) settleAbandoned(r *recordRead, s *Stored) {
 		case c.equal > 0:
 			p.state.Settle(u.Expected, u.Records[:upTo-u.Expected])
 		case c.missing == 0 && lost(u, s):
-			p.state.Forget(u)
+			gone = append(gone, u)
 		default:
 			p.raiseBypassed(u, s)
 		}
 	}
+	p.state.Forget(gone...)
 }
 
 // lookForBypass raises an alarm for each open transmission of the ticket's
@@ -474,7 +498,17 @@ func (p *Partition) raiseBypassed(u *ps.Unsettled, s *Stored) {
 // lookForMisplaced raises an alarm for records of unknown fate that lie at
 // another offset than the one they were promised, once for each transmission.
 func (p *Partition) lookForMisplaced(s *Stored) {
+	if len(p.state.Unsettled()) == 0 {
+		return
+	}
+	read := make(map[ps.Record]bool, len(s.Records))
+	for _, st := range s.Records {
+		read[st.Record] = true
+	}
 	for _, u := range p.state.Unsettled() {
+		if u.Alarmed || !slices.ContainsFunc(u.Records, func(r ps.Record) bool { return read[r] }) {
+			continue
+		}
 		for _, st := range s.Records {
 			if !u.Alarmed && !st.Control && u.Misplaces(st.Record, st.Offset) {
 				u.Alarmed = true

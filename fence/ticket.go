@@ -86,9 +86,6 @@ type Ticket struct {
 	nextLook ps.Instant
 	// read is the outstanding reading of records it waits for; 0 none.
 	read ReadID
-	// sameView counts refusals on a view that the next reading confirmed.
-	sameView int
-	refused  bool
 }
 
 // isUpstream: a transmission is on its way, or was answered by something that
@@ -101,14 +98,6 @@ func (t *Ticket) predicted() ps.View {
 	v.Next, v.HasState, v.Epoch, v.Sequence = t.end(), true, t.epoch, t.baseSequence.Plus(len(t.Records))
 	return v
 }
-
-// Sent reports whether a transmission of the ticket is upstream. Only the
-// partition's caller may ask.
-func (t *Ticket) Sent() bool { return t.phase == sent }
-
-// Done reports whether the verdict was given. Only the partition's caller may
-// ask.
-func (t *Ticket) Done() bool { return t.phase == done }
 
 // overlaps reports whether both tickets have a record in common: then they
 // are copies of one batch, however a client cut it.

@@ -36,6 +36,7 @@ const (
 
 var kindNames = [...]string{"", "won", "taken", "not reached", "unknown", "violation", "broker error", "retry", "failed"}
 
+// String is the kind in words, for scripts and logs.
 func (k Kind) String() string { return kindNames[k] }
 
 // Reason says why a batch is given back with Retry.
@@ -52,12 +53,24 @@ const (
 	// SameViewRefused: the broker keeps refusing what a fresh view says it
 	// must accept: an assumption is broken.
 	SameViewRefused
-	// Unreachable: the leader could not be asked for the view.
+	// Unreachable: the leader could not be asked for the view, or the batch not
+	// be sent to it.
 	Unreachable
+	// ViewChanged: the partition's state changed while the batch was sent, and
+	// its bytes are gone, so that only the client can send it again.
+	ViewChanged
+	// TooManyUnknown: too many transmissions of the partition are of unknown
+	// fate.
+	TooManyUnknown
+	// LeaderBehind: the leader's log ends before what is known to be committed:
+	// it was deposed, or the topic was deleted and created anew.
+	LeaderBehind
 )
 
-var reasonNames = [...]string{"", "hold expired", "not leader", "state near expiry", "same view refused", "unreachable"}
+var reasonNames = [...]string{"", "hold expired", "not leader", "state near expiry", "same view refused", "unreachable",
+	"view changed", "too many unknown", "leader behind"}
 
+// String is the reason in words, as clients are told it.
 func (r Reason) String() string { return reasonNames[r] }
 
 // Reasons lists all of them.

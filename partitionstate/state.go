@@ -38,10 +38,14 @@ type State struct {
 
 	// unsettled are the transmissions of unknown fate, oldest first, and index
 	// the same in order of the offset they begin at; longest is the most
-	// records that one of them has, or had.
+	// records that one of them has, or had. openAt counts the records that are
+	// not settled, by placeHash.
 	unsettled []*Unsettled
 	index     []place
 	longest   Offset
+	openAt    map[uint64]int32
+
+	refusals *refusals // nil: none since the last success
 }
 
 // View is the newest view, and whether there is one.
@@ -186,6 +190,7 @@ type Append struct {
 func (s *State) Acknowledged(now Instant, a Append) {
 	n := len(a.Records)
 	next := a.At + Offset(n)
+	s.Accepted()
 	s.SeeCommitted(now, next, a.SentAt)
 	s.sawState(a.SentAt, a.MaxTimestamp)
 	s.recent.add(a.At, a.Records)

@@ -54,6 +54,12 @@ func (s *State) Unsettle(u *Unsettled) *Unsettled {
 	s.unsettled = append(s.unsettled, u)
 	s.index = slices.Insert(s.index, s.firstFrom(u.Expected), place{u.Expected, u.End(), u})
 	s.longest = max(s.longest, Offset(len(u.Records)))
+	if s.openAt == nil {
+		s.openAt = make(map[uint64]int32, len(u.Records))
+	}
+	for i, r := range u.Records {
+		s.openAt[placeHash(u.Expected+Offset(i), r)]++
+	}
 	return u
 }
 
@@ -82,6 +88,38 @@ func (s *State) firstFrom(o Offset) int {
 	return lo
 }
 
+// placeHash stands for a record at an offset; others may have the same.
+func placeHash(o Offset, r Record) uint64 { return r.Digest ^ uint64(o)*0x9e3779b97f4a7c15 }
+
+// settle notes that nothing is open any more of the transmission's record j.
+func (s *State) settle(u *Unsettled, j Offset) {
+	if u.gone[j] {
+		return
+	}
+	u.gone[j] = true
+	u.left--
+	h := placeHash(u.Expected+j, u.Records[j])
+	if s.openAt[h]--; s.openAt[h] == 0 {
+		delete(s.openAt, h)
+	}
+}
+
+// candidates are places among which all transmissions are that any of these
+// records at these offsets is open of.
+func (s *State) candidates(expected Offset, records []Record) []place {
+	first := s.firstFrom(expected - s.longest)
+	if first == len(s.index) || s.index[first].from >= expected+Offset(len(records)) {
+		return nil
+	}
+	// Many writers expect the same offset, so most candidates are others'.
+	for i, r := range records {
+		if s.openAt[placeHash(expected+Offset(i), r)] > 0 {
+			return s.index[first:s.firstFrom(expected+Offset(len(records)))]
+		}
+	}
+	return nil
+}
+
 // Unsettled lists what is unknown, oldest first. The caller does not keep it.
 func (s *State) Unsettled() []*Unsettled { return s.unsettled }
 
@@ -89,9 +127,8 @@ func (s *State) Unsettled() []*Unsettled { return s.unsettled }
 // offsets: clients cut their batches anew when they retry, so one record in
 // common makes it the same batch.
 func (s *State) FindUnsettled(expected Offset, records []Record) *Unsettled {
-	end := expected + Offset(len(records))
-	for i := s.firstFrom(expected - s.longest); i < len(s.index) && s.index[i].from < end; i++ {
-		if p := &s.index[i]; p.end > expected && p.u.Overlaps(expected, records) {
+	for _, p := range s.candidates(expected, records) {
+		if p.end > expected && p.u.Overlaps(expected, records) {
 			return p.u
 		}
 	}
@@ -101,9 +138,8 @@ func (s *State) FindUnsettled(expected Offset, records []Record) *Unsettled {
 // AppendOverlapping appends to dst all transmissions of any of these records at
 // these offsets. What it returns stays valid when some of them are forgotten.
 func (s *State) AppendOverlapping(dst []*Unsettled, expected Offset, records []Record) []*Unsettled {
-	end := expected + Offset(len(records))
-	for i := s.firstFrom(expected - s.longest); i < len(s.index) && s.index[i].from < end; i++ {
-		if p := &s.index[i]; p.end > expected && p.u.Overlaps(expected, records) {
+	for _, p := range s.candidates(expected, records) {
+		if p.end > expected && p.u.Overlaps(expected, records) {
 			dst = append(dst, p.u)
 		}
 	}
@@ -138,27 +174,35 @@ func (s *State) Settle(expected Offset, records []Record) {
 	settled := false
 	for _, u := range s.AppendOverlapping(nil, expected, records) {
 		for o := max(expected, u.Expected); o < min(expected+Offset(len(records)), u.End()); o++ {
-			if j := o - u.Expected; !u.gone[j] && u.Records[j] == records[o-expected] {
-				u.gone[j] = true
-				u.left--
+			if j := o - u.Expected; u.Records[j] == records[o-expected] {
+				s.settle(u, j)
 			}
 		}
 		settled = settled || u.left == 0
 	}
 	if settled {
-		s.forget(func(u *Unsettled) bool { return u.left == 0 })
+		s.dropSettled()
 	}
 }
 
-// Forget drops the transmission: no copy of it can be alive.
-func (s *State) Forget(gone *Unsettled) {
-	s.forget(func(u *Unsettled) bool { return u == gone })
+// Forget drops transmissions: no copy of them can be alive.
+func (s *State) Forget(gone ...*Unsettled) {
+	for _, u := range gone {
+		for j := range u.gone {
+			s.settle(u, Offset(j))
+		}
+	}
+	if len(gone) > 0 {
+		s.dropSettled()
+	}
 }
 
-func (s *State) forget(gone func(*Unsettled) bool) {
+// dropSettled drops the transmissions of which nothing is left.
+func (s *State) dropSettled() {
+	gone := func(u *Unsettled) bool { return u.left == 0 }
 	s.unsettled = slices.DeleteFunc(s.unsettled, gone)
 	s.index = slices.DeleteFunc(s.index, func(p place) bool { return gone(p.u) })
 	if len(s.index) == 0 {
-		s.longest = 0
+		s.longest, s.openAt = 0, nil
 	}
 }

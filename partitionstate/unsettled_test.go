@@ -101,6 +101,16 @@ func TestUnsettledAgainstNaive(t *testing.T) {
 					t.Fatalf("overlapping: got %v, want %v", got, want)
 				}
 			}
+			open := 0
+			for _, u := range order {
+				open += len(naive[u])
+			}
+			for _, n := range s.openAt {
+				open -= int(n)
+			}
+			if open != 0 {
+				t.Fatalf("the count of open records is wrong by %d", open)
+			}
 			for _, u := range order {
 				want := false
 				for o, r := range naive[u] {

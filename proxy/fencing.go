@@ -21,6 +21,8 @@ const (
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
+	// maxUnsettled bounds a partition's transmissions of unknown fate.
+	maxUnsettled = 1024
 	// readingTimeout bounds a reading of a view or of records. Under load that
 	// bypasses the proxies a view may never come to rest.
 	readingTimeout = 15 * time.Second
@@ -97,7 +99,7 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 	}
 	core := fence.Config{
 		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait,
-		SameViewRounds: sameViewRounds, Unsafe: cfg.Unsafe,
+		SameViewRounds: sameViewRounds, MaxUnsettled: maxUnsettled, Unsafe: cfg.Unsafe,
 	}
 	source := prober.Describe
 	if cfg.BrokerKind == EmbeddedKfake {

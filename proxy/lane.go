@@ -92,12 +92,14 @@ func (l *lane) carryOutLocked(effects []fence.Effect) {
 			l.f.start(func(ctx context.Context) { l.readRecords(ctx, id, from, upTo) })
 		case fence.Abandon:
 			e.Ticket.Owner.(*entry).abandon()
+		case fence.RecheckTopic:
+			l.f.topics.forget(l.key.Topic)
 		case fence.RaiseAlarm:
 			l.f.alarm(l.key, e)
 		}
 	}
 	for _, t := range unsendable {
-		l.carryOutLocked(l.part.NotSent(now(), t))
+		l.carryOutLocked(l.part.Unsendable(now(), t))
 	}
 }
 
@@ -117,7 +119,7 @@ func (l *lane) scheduleLocked() {
 	}
 }
 
-// putAwayLocked ends the lane if nothing is going on; the caller holds
+// putAway ends the lane if nothing is going on; the caller holds
 // fencing.mu.
 func (l *lane) putAway() bool {
 	l.mu.Lock()
