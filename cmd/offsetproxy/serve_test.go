@@ -308,7 +308,7 @@ func TestServeCannotListen(t *testing.T) {
 	}
 	defer cluster.Close()
 	got := call(t, "", "serve", "--bootstrap", cluster.Addrs()[0], "--broker-kind", "kfake", "--listen", cluster.Addrs()[0])
-	if got.code != exitFailed || !strings.Contains(got.stderr, cluster.Addrs()[0]) {
-		t.Errorf("got %+v, want code %d and the address", got, exitFailed)
+	if got.code != exitFailed || !strings.Contains(got.stderr, cluster.Addrs()[0]) || !strings.Contains(got.stderr, "Another program uses that port") {
+		t.Errorf("got %+v, want code %d, the address and what to do", got, exitFailed)
 	}
 }
