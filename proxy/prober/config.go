@@ -53,6 +53,9 @@ type Config struct {
 	// Epochs is how many partitions' leader epochs are remembered; default
 	// 100,000.
 	Epochs int
+	// EpochMaxAge is for how long a leader epoch is remembered, and with it
+	// that the topic's name stands for its id; default 30 s.
+	EpochMaxAge time.Duration
 
 	// Names are the record headers that read-backs look for.
 	Names wire.HeaderNames
@@ -77,6 +80,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = 5 * time.Second
+	}
+	if c.EpochMaxAge == 0 {
+		c.EpochMaxAge = 30 * time.Second
 	}
 	for _, d := range []struct {
 		field *int
@@ -106,8 +112,8 @@ func (c Config) validate() error {
 		return errors.New("prober: Config.FenceID must be positive")
 	case c.StateFrom != Describe && c.StateFrom != TailBatch:
 		return errors.New("prober: Config.StateFrom is unknown")
-	case c.RequestTimeout < 0:
-		return errors.New("prober: Config.RequestTimeout is negative")
+	case c.RequestTimeout < 0 || c.EpochMaxAge < 0:
+		return errors.New("prober: a time in Config is negative")
 	case c.MaxFrame < 0 || c.MaxWaiting < 0 || c.MaxInFlight < 0 || c.Epochs < 0 ||
 		c.MaxDecompressed < 0 || c.ReadBytes < 0 || c.MaxRecords < 0:
 		return errors.New("prober: a bound in Config is negative")

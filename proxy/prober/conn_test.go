@@ -25,15 +25,15 @@ func steadyLeader() *leader { return &leader{epoch: 5, ends: []int64{42}, high: 
 func TestConnectionCut(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		at   int // of the round's five requests
+		at   int // of the round's four requests
 		fate fate
 		ok   bool
 	}{
 		{"before the first answer", 0, cutBefore, false},
 		{"inside the first answer", 0, cutMid, false},
 		{"behind the first answer", 0, cutAfter, false},
-		{"inside the last answer", 4, cutMid, false},
-		{"behind the last answer", 4, cutAfter, true},
+		{"inside the last answer", 3, cutMid, false},
+		{"behind the last answer", 3, cutAfter, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := steadyLeader()
@@ -245,7 +245,7 @@ func TestConcurrentViewsStayContiguous(t *testing.T) {
 				i++
 				continue
 			}
-			if len(requests) < i+5 {
+			if len(requests) < i+4 {
 				t.Fatalf("%d requests are left for a round", len(requests)-i)
 			}
 			first := requests[i].(*kmsg.OffsetForLeaderEpochRequest).Topics[0].Partitions[0].Partition
@@ -256,7 +256,7 @@ func TestConcurrentViewsStayContiguous(t *testing.T) {
 				t.Errorf("a round mixes partitions %d, %d, %d, %d", first, described, second, listed)
 			}
 			rounds++
-			i += 5
+			i += 4
 		}
 		if rounds != 20 {
 			t.Errorf("got %d rounds, want 20", rounds)

@@ -11,7 +11,8 @@ import (
 
 // Topic names a topic. Where ID is not zero it is used as well, so that a
 // topic deleted and created again under the same name is told apart
-// (KIP-516): in Fetch, and whenever the leader epoch is asked for.
+// (KIP-516): in Fetch, and whenever the leader epoch is asked for, which is at
+// least every Config.EpochMaxAge.
 type Topic struct {
 	Name string
 	ID   [16]byte
@@ -28,7 +29,7 @@ type Pool struct {
 	cfg    Config
 	ctx    context.Context // parent of dials; ends with Run
 	cancel context.CancelFunc
-	epochs *lru.Cache[epochKey, int32]
+	epochs *lru.Cache[epochKey, knownEpoch]
 
 	// wg counts dials and connection loops. It grows only under mu while
 	// closed is false, or from a goroutine that it counts, so that the Wait
@@ -64,7 +65,7 @@ func New(cfg Config) *Pool {
 	if err := cfg.validate(); err != nil {
 		panic(err)
 	}
-	epochs, err := lru.New[epochKey, int32](cfg.Epochs)
+	epochs, err := lru.New[epochKey, knownEpoch](cfg.Epochs)
 	if err != nil {
 		panic(err) // only for a size that validate refuses
 	}

@@ -47,7 +47,6 @@ func (p *Pool) viewFromTail(ctx context.Context, at target, v View) (View, bool,
 		LeaderEpoch:   at.epoch,
 		LogEnd:        afterBatch(last),
 		HighWatermark: got.highWatermark,
-		LogStart:      got.logStart,
 		FromTail:      true,
 	}
 	v.setState(stateAfter(last))

@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -97,6 +98,12 @@ func (c *conn) readTopic(ctx context.Context, t Topic) (TopicInfo, error) {
 	return info, nil
 }
 
+// knownEpoch is a leader epoch, and when it was asked for.
+type knownEpoch struct {
+	epoch int32
+	at    time.Time
+}
+
 // epochKey is what leader epochs are remembered under.
 type epochKey struct {
 	topic     string
@@ -105,12 +112,15 @@ type epochKey struct {
 }
 
 // leaderEpoch returns the partition's leader epoch, remembered or asked of the
-// broker itself, which must be the leader.
+// broker itself, which must be the leader. With the epoch it is asked whether
+// the name still stands for the same topic: the requests of a view go by name,
+// and a topic created anew may have the same epoch. Hence Config.EpochMaxAge.
 func (p *Pool) leaderEpoch(ctx context.Context, c *conn, t Topic, partition int32) (int32, error) {
 	key := epochKey{t.Name, t.ID, partition}
-	if epoch, ok := p.epochs.Get(key); ok {
-		return epoch, nil
+	if known, ok := p.epochs.Get(key); ok && time.Since(known.at) < p.cfg.EpochMaxAge {
+		return known.epoch, nil
 	}
+	asked := time.Now()
 	info, err := c.readTopic(ctx, Topic{Name: t.Name})
 	if err != nil {
 		return 0, err
@@ -118,7 +128,7 @@ func (p *Pool) leaderEpoch(ctx context.Context, c *conn, t Topic, partition int3
 	if t.ID != ([16]byte{}) && info.Topic.ID != t.ID {
 		return 0, &BrokerError{Code: codeUnknownTopicID, Op: apiMetadata.name}
 	}
-	p.refreshEpochs(t, info, c.node)
+	p.refreshEpochs(t, info, c.node, asked)
 	for _, pi := range info.Partitions {
 		if pi.Partition != partition {
 			continue
@@ -131,22 +141,22 @@ func (p *Pool) leaderEpoch(ctx context.Context, c *conn, t Topic, partition int3
 		case pi.Leader != c.node:
 			return 0, &BrokerError{Code: codeNotLeader, Op: apiMetadata.name}
 		}
-		p.epochs.Add(key, pi.LeaderEpoch)
+		p.epochs.Add(key, knownEpoch{pi.LeaderEpoch, asked})
 		return pi.LeaderEpoch, nil
 	}
 	return 0, &BrokerError{Code: codeUnknownTopic, Op: apiMetadata.name}
 }
 
-// refreshEpochs replaces remembered epochs by higher ones of the same answer:
+// refreshEpochs renews remembered epochs that an answer raises or confirms:
 // after an election most partitions of a topic need it at once.
-func (p *Pool) refreshEpochs(t Topic, info TopicInfo, node int32) {
+func (p *Pool) refreshEpochs(t Topic, info TopicInfo, node int32, asked time.Time) {
 	for _, pi := range info.Partitions {
 		if pi.Leader != node {
 			continue
 		}
 		key := epochKey{t.Name, t.ID, pi.Partition}
-		if known, ok := p.epochs.Peek(key); ok && known < pi.LeaderEpoch {
-			p.epochs.Add(key, pi.LeaderEpoch)
+		if known, ok := p.epochs.Peek(key); ok && known.epoch <= pi.LeaderEpoch {
+			p.epochs.Add(key, knownEpoch{pi.LeaderEpoch, asked})
 		}
 	}
 }
@@ -155,7 +165,7 @@ func (p *Pool) refreshEpochs(t Topic, info TopicInfo, node int32) {
 // learnt a different one meanwhile.
 func (p *Pool) forgetEpoch(t Topic, partition, epoch int32) {
 	key := epochKey{t.Name, t.ID, partition}
-	if known, ok := p.epochs.Peek(key); ok && known == epoch {
+	if known, ok := p.epochs.Peek(key); ok && known.epoch == epoch {
 		p.epochs.Remove(key)
 	}
 }

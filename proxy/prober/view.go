@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -27,8 +28,6 @@ type View struct {
 	// HighWatermark was read after LogEnd, so it may exceed it; −1: unknown,
 	// as just after an election (KIP-207).
 	HighWatermark int64
-	// LogStart is the first offset not deleted; −1: unknown.
-	LogStart int64
 	// HasState says whether the broker has state of the fence id here. If
 	// not, LastSequence and ProducerEpoch are −1.
 	HasState bool
@@ -52,6 +51,10 @@ const (
 	// readsBeforeTail is how many reads with unequal log ends make ReadView
 	// look at the log's tail as well.
 	readsBeforeTail = 3
+	// firstPause is the pause after the last of these; later ones double, up to
+	// longestPause. A log under such load is not still again at once.
+	firstPause   = time.Millisecond
+	longestPause = 50 * time.Millisecond
 	// tailBytes is how much is fetched to find the last batch below the high
 	// watermark: enough for some that were appended since it was read.
 	tailBytes = 64 << 10
@@ -64,8 +67,9 @@ const (
 // state under one lock, so if both log ends are equal, nothing was appended
 // between them and the state belongs to them. Rounds are repeated until that
 // is so; after the third, the last batch below the high watermark will do if
-// it is the fence's (View.FromTail). Under foreign load neither may ever come:
-// ctx bounds the call.
+// it is the fence's (View.FromTail), and the rounds are paced. Under foreign
+// load neither may ever come, and nothing but ctx bounds the call: give it a
+// deadline.
 //
 // Errors: *BrokerError, with NOT_LEADER_OR_FOLLOWER (6) if the broker does not
 // lead the partition by its own account, and with FENCED_LEADER_EPOCH (74) or
@@ -104,6 +108,11 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 			return v, nil
 		}
 		if err == nil {
+			if round >= readsBeforeTail {
+				if err := pause(ctx, min(firstPause<<min(round-readsBeforeTail, 10), longestPause)); err != nil {
+					return View{}, err
+				}
+			}
 			continue
 		}
 		var refused *BrokerError
@@ -120,10 +129,22 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 	}
 }
 
+// pause waits, or returns the cause for which ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // readDescribed does one round with DescribeProducers. It reports whether the
 // log ends were equal.
 func (p *Pool) readDescribed(ctx context.Context, at target) (View, bool, error) {
-	end, err := at.epochEnd()
+	end, high, err := at.ends()
 	if err != nil {
 		return View{}, false, err
 	}
@@ -131,15 +152,7 @@ func (p *Pool) readDescribed(ctx context.Context, at target) (View, bool, error)
 	if err != nil {
 		return View{}, false, err
 	}
-	high, err := at.offset(latest)
-	if err != nil {
-		return View{}, false, err
-	}
-	start, err := at.offset(earliest)
-	if err != nil {
-		return View{}, false, err
-	}
-	answers, err := at.conn.roundTrip(ctx, end, producers, end, high, start)
+	answers, err := at.conn.roundTrip(ctx, end, producers, end, high)
 	if err != nil {
 		return View{}, false, err
 	}
@@ -151,26 +164,13 @@ func (p *Pool) readDescribed(ctx context.Context, at target) (View, bool, error)
 	if err != nil {
 		return View{}, false, err
 	}
-	v, err := at.viewAnswer(end, high, start, answers[2:])
-	if err != nil {
-		return View{}, false, err
-	}
-	v.setState(state)
-	return v, v.LogEnd == before, nil
+	return at.viewAnswer(before, state, end, high, answers[2:])
 }
 
 // readWithTail does one round with the tail batch, which cannot be asked for
 // before the log end is known.
 func (p *Pool) readWithTail(ctx context.Context, at target) (View, bool, error) {
-	end, err := at.epochEnd()
-	if err != nil {
-		return View{}, false, err
-	}
-	high, err := at.offset(latest)
-	if err != nil {
-		return View{}, false, err
-	}
-	start, err := at.offset(earliest)
+	end, high, err := at.ends()
 	if err != nil {
 		return View{}, false, err
 	}
@@ -186,7 +186,7 @@ func (p *Pool) readWithTail(ctx context.Context, at target) (View, bool, error) 
 	if err != nil {
 		return View{}, false, err
 	}
-	answers, err = at.conn.roundTrip(ctx, tail, end, high, start)
+	answers, err = at.conn.roundTrip(ctx, tail, end, high)
 	if err != nil {
 		return View{}, false, err
 	}
@@ -194,29 +194,32 @@ func (p *Pool) readWithTail(ctx context.Context, at target) (View, bool, error) 
 	if err != nil {
 		return View{}, false, err
 	}
-	v, err := at.viewAnswer(end, high, start, answers[1:])
-	if err != nil {
+	return at.viewAnswer(before, state, end, high, answers[1:])
+}
+
+// ends makes the requests that end a round: for the log end, which begins it
+// too, and for the high watermark.
+func (t target) ends() (end, high kmsg.Request, err error) {
+	if end, err = t.epochEnd(); err != nil {
+		return nil, nil, err
+	}
+	high, err = t.offset(latest)
+	return end, high, err
+}
+
+// viewAnswer makes a view of the state read after the log ended at before, and
+// of the answers that end the round. It reports whether the log ends were equal.
+func (t target) viewAnswer(before int64, state fenceState, end, high kmsg.Request, answers [][]byte) (View, bool, error) {
+	v := View{LeaderEpoch: t.epoch}
+	var err error
+	if v.LogEnd, err = t.epochEndAnswer(end, answers[0]); err != nil {
+		return View{}, false, err
+	}
+	if v.HighWatermark, err = t.offsetAnswer(high, answers[1]); err != nil {
 		return View{}, false, err
 	}
 	v.setState(state)
 	return v, v.LogEnd == before, nil
-}
-
-// viewAnswer reads the answers that end a round: log end, high watermark and
-// log start.
-func (t target) viewAnswer(end, high, start kmsg.Request, answers [][]byte) (View, error) {
-	v := View{LeaderEpoch: t.epoch}
-	var err error
-	if v.LogEnd, err = t.epochEndAnswer(end, answers[0]); err != nil {
-		return View{}, err
-	}
-	if v.HighWatermark, err = t.offsetAnswer(high, answers[1]); err != nil {
-		return View{}, err
-	}
-	if v.LogStart, err = t.offsetAnswer(start, answers[2]); err != nil {
-		return View{}, err
-	}
-	return v, nil
 }
 
 // setState puts the fence's state into the view.

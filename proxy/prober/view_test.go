@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -27,7 +28,7 @@ func TestViewSteady(t *testing.T) {
 		{
 			name: "state listed",
 			l:    leader{epoch: 5, ends: []int64{42}, high: 41, start: 10, producers: []kmsg.DescribeProducersResponseTopicPartitionActiveProducer{other, producer(testFence, 1, 41, 1234)}},
-			want: View{LeaderEpoch: 5, LogEnd: 42, HighWatermark: 41, LogStart: 10, HasState: true, LastSequence: 41, ProducerEpoch: 1, LastTimestamp: 1234},
+			want: View{LeaderEpoch: 5, LogEnd: 42, HighWatermark: 41, HasState: true, LastSequence: 41, ProducerEpoch: 1, LastTimestamp: 1234},
 		},
 		{
 			name: "no state of the fence",
@@ -47,7 +48,7 @@ func TestViewSteady(t *testing.T) {
 		{
 			name: "offsets not available just after an election",
 			l:    leader{epoch: 5, ends: []int64{42}, codes: map[kmsg.Key]int16{kmsg.ListOffsets: codeOffsetNotAvailable}},
-			want: View{LeaderEpoch: 5, LogEnd: 42, HighWatermark: -1, LogStart: -1, LastSequence: -1, ProducerEpoch: -1, LastTimestamp: -1},
+			want: View{LeaderEpoch: 5, LogEnd: 42, HighWatermark: -1, LastSequence: -1, ProducerEpoch: -1, LastTimestamp: -1},
 		},
 		{
 			name: "unequal twice, then equal",
@@ -80,7 +81,7 @@ func TestViewRequestOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		round := []kmsg.Key{kmsg.OffsetForLeaderEpoch, kmsg.DescribeProducers, kmsg.OffsetForLeaderEpoch, kmsg.ListOffsets, kmsg.ListOffsets}
+		round := []kmsg.Key{kmsg.OffsetForLeaderEpoch, kmsg.DescribeProducers, kmsg.OffsetForLeaderEpoch, kmsg.ListOffsets}
 		want := append([]kmsg.Key{kmsg.Metadata}, round...)
 		want = append(want, round...) // the epoch is remembered
 		got := keysOf(b.seen())
@@ -126,7 +127,7 @@ func TestViewFromTail(t *testing.T) {
 		{
 			name: "the fence's batch is last, its sequence wraps",
 			l:    leader{epoch: 5, ends: moving(), high: 7, start: 1, batches: [][]byte{storedBatch(0, 9, 0, 0, 1, "x", "y", "z", "w"), fenced}},
-			want: View{LeaderEpoch: 5, LogEnd: 7, HighWatermark: 7, LogStart: 1, HasState: true, LastSequence: 0, ProducerEpoch: 1, LastTimestamp: 777, FromTail: true},
+			want: View{LeaderEpoch: 5, LogEnd: 7, HighWatermark: 7, HasState: true, LastSequence: 0, ProducerEpoch: 1, LastTimestamp: 777, FromTail: true},
 		},
 		{
 			name: "a batch above the high watermark does not count",
@@ -141,7 +142,7 @@ func TestViewFromTail(t *testing.T) {
 		{
 			name: "no high watermark: read on until steady",
 			l:    leader{epoch: 5, ends: moving(), codes: map[kmsg.Key]int16{kmsg.ListOffsets: codeOffsetNotAvailable}, batches: [][]byte{fenced}},
-			want: View{LeaderEpoch: 5, LogEnd: 10, HighWatermark: -1, LogStart: -1, LastSequence: -1, ProducerEpoch: -1, LastTimestamp: -1},
+			want: View{LeaderEpoch: 5, LogEnd: 10, HighWatermark: -1, LastSequence: -1, ProducerEpoch: -1, LastTimestamp: -1},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -174,8 +175,8 @@ func TestViewTailBatch(t *testing.T) {
 	fenced := storedBatch(4, testFence, 1, 10, 777, "a", "b", "c")
 	foreign := storedBatch(7, 9, 1, 0, 888, "d")
 	none := View{LeaderEpoch: 5, LastSequence: -1, ProducerEpoch: -1, LastTimestamp: -1}
-	with := func(v View, end, start int64) View {
-		v.LogEnd, v.HighWatermark, v.LogStart = end, end, start
+	with := func(v View, end int64) View {
+		v.LogEnd, v.HighWatermark = end, end
 		return v
 	}
 	for _, tc := range []struct {
@@ -185,10 +186,10 @@ func TestViewTailBatch(t *testing.T) {
 	}{
 		{"the fence's", leader{epoch: 5, ends: []int64{7}, high: 7, batches: [][]byte{fenced}},
 			View{LeaderEpoch: 5, LogEnd: 7, HighWatermark: 7, HasState: true, LastSequence: 12, ProducerEpoch: 1, LastTimestamp: 777}},
-		{"another's", leader{epoch: 5, ends: []int64{8}, high: 8, batches: [][]byte{fenced, foreign}}, with(none, 8, 0)},
-		{"never written", leader{epoch: 5, ends: []int64{0}}, with(none, 0, 0)},
-		{"deleted to the end", leader{epoch: 5, ends: []int64{7}, high: 7, start: 7}, with(none, 7, 7)},
-		{"append between the log ends", leader{epoch: 5, ends: []int64{7, 8, 8}, high: 8, batches: [][]byte{fenced, foreign}}, with(none, 8, 0)},
+		{"another's", leader{epoch: 5, ends: []int64{8}, high: 8, batches: [][]byte{fenced, foreign}}, with(none, 8)},
+		{"never written", leader{epoch: 5, ends: []int64{0}}, with(none, 0)},
+		{"deleted to the end", leader{epoch: 5, ends: []int64{7}, high: 7, start: 7}, with(none, 7)},
+		{"append between the log ends", leader{epoch: 5, ends: []int64{7, 8, 8}, high: 8, batches: [][]byte{fenced, foreign}}, with(none, 8)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := &scriptedBroker{handle: tc.l.handle}
@@ -326,6 +327,55 @@ func TestViewLeaderEpochs(t *testing.T) {
 			_, err := p.ReadView(ctx, testNode, Topic{testTopic.Name, [16]byte{1}}, 0)
 			wantCode(t, err, codeUnknownTopicID)
 		})
+	})
+}
+
+// A topic that is deleted and created again may have the leader epoch that is
+// remembered of it. The requests of a view go by name, so its view is taken for
+// the old one's, until the epoch is asked for anew; other requests of the same
+// broker renew what is remembered only if the id is the same.
+func TestViewOfRecreatedTopicInTheSameEpoch(t *testing.T) {
+	l := &leader{id: [16]byte{1}, ends: []int64{42}, high: 42}
+	b := &scriptedBroker{handle: l.handle}
+	was := Topic{testTopic.Name, [16]byte{1}}
+	run(t, Config{Dial: b.dial, EpochMaxAge: 10 * time.Second}, func(t *testing.T, ctx context.Context, p *Pool) {
+		read := func(topic Topic) error {
+			_, err := p.ReadView(ctx, testNode, topic, 0)
+			return err
+		}
+		if err := read(was); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		if err := read(was); err != nil {
+			t.Fatal(err)
+		}
+		b.change(func() { l.id, l.ends, l.high = [16]byte{2}, []int64{0}, 0 })
+		if err := read(Topic{testTopic.Name, [16]byte{2}}); err != nil {
+			t.Errorf("the new topic: %v", err)
+		}
+		time.Sleep(time.Second)
+		wantCode(t, read(was), codeUnknownTopicID)
+	})
+}
+
+// Rounds that find no rest are paced from the third on, so that a log under
+// load is not asked as fast as it answers.
+func TestViewUnsteadyRoundsArePaced(t *testing.T) {
+	l := &leader{epoch: 5, high: 1, batches: [][]byte{storedBatch(0, 9, 0, 0, 1, "x")}}
+	for i := range 2 * 12 {
+		l.ends = append(l.ends, int64(min(i, 22))) // equal in the twelfth round
+	}
+	b := &scriptedBroker{handle: l.handle}
+	run(t, Config{Dial: b.dial}, func(t *testing.T, ctx context.Context, p *Pool) {
+		began := time.Now()
+		if _, err := p.ReadView(ctx, testNode, testTopic, 0); err != nil {
+			t.Fatal(err)
+		}
+		// 1, 2, 4, 8, 16, 32 and then 50 ms each, after rounds 3 to 11.
+		if got, want := time.Since(began), 213*time.Millisecond; got != want {
+			t.Errorf("took %v, want %v", got, want)
+		}
 	})
 }
 
