@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	modelSteps = flag.Int("model.steps", 0, "random steps of the model check; 0: a default by mode")
+	modelSteps = flag.Int("model.steps", 0, "random steps of each model check; 0: a default by mode")
 	modelSeed  = flag.Uint64("model.seed", 1, "first seed of the model check")
 )
 
@@ -88,6 +88,9 @@ func TestModelScarce(t *testing.T) {
 	schedules := uint64(3000)
 	if raceEnabled || testing.Short() {
 		schedules = 300
+	}
+	if *modelSteps > 0 {
+		schedules = uint64(*modelSteps / modelRun)
 	}
 	refused, failed := 0, 0
 	for seed := range schedules {
