@@ -71,3 +71,36 @@ func TestConnectionCountsAsOpenOnlyOnceItIs(t *testing.T) {
 		t.Errorf("got opened at %d, before the dial ended at %d", openedAt, during)
 	}
 }
+
+// A batch that the fence has made ready when its connection ends was not sent,
+// and the fence must hear so: else it waits for the answer, and holds its lane
+// for a batch that nobody can have.
+func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	c := newConn(r.Proxy, near, 0)
+	defer c.cancel(errAborted)
+	x := &exchange{c: c, signal: make(chan struct{}, 1), entries: make([]entry, 1), open: 1}
+	e := &x.entries[0]
+	e.x, e.records, e.admitted = x, conditional(0, "a"), true
+	e.ticket = fence.Ticket{Owner: e, Batch: fence.Batch{
+		Records: []ps.Record{{Digest: 1}}, ConnOpened: instant(),
+		HoldUntil: instant().Add(seamPatience), AnswerWithin: seamPatience,
+	}}
+	e.lane = r.fencing.lane(ps.Key{Topic: "fenced", ID: l.topics["fenced"].id})
+	e.lane.admit(&e.ticket)
+	state := func() entryState {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return e.state
+	}
+	await(t, "it is ready", func() bool { return state() == entryReady })
+	x.cancel()
+	if got := state(); got != entryDone {
+		t.Errorf("got state %d, want it done", got)
+	}
+	await(t, "the lane is put away", func() bool { return r.lanes() == 0 })
+}
