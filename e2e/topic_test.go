@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// createConfiguredTopic makes a topic of one partition with one setting.
+func createConfiguredTopic(t *testing.T, admin *kadm.Client, name, key, value string) {
+	t.Helper()
+	createTopic(t, admin, name, 1)
+	changed, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: key, Value: &value}}, name)
+	if err != nil || len(changed) != 1 || changed[0].Err != nil {
+		t.Fatalf("set %s of %s: %v, %+v", key, name, err, changed)
+	}
+	waitFor(t, key+" of "+name, 30*time.Second, func() error {
+		configs, err := admin.DescribeTopicConfigs(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		for _, config := range configs[0].Configs {
+			if config.Key == key && config.MaybeValue() == value {
+				return nil
+			}
+		}
+		return errors.New("not set")
+	})
+}
+
+// TestTopicWithAppendTime has no marks of duplicates, so each success is read
+// back, and equal records must be told apart by append-ids.
+func TestTopicWithAppendTime(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	const topic = "append-time"
+	p := startProxy(t, "--require", topic)
+	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, "message.timestamp.type", "LogAppendTime")
+	conn := dialLeader(t, p, topic)
+	answer, err := conn.produce(topic, 0, encodeBatch(conditional(0, "x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := toldOf(answer); got.code != kerr.InvalidRecord.Code || !strings.Contains(got.message, "append-id") {
+		t.Errorf("without an append-id: got %+v, want INVALID_RECORD that asks for it", got)
+	}
+	first := encodeBatch(identified(conditional(0, "a"), "1"), identified(conditional(1, "b"), "2"))
+	conn.mustTell(t, topic, first, wonAt(0))
+	conn.mustTell(t, topic, encodeBatch(identified(conditional(1, "x"), "3")), takenAt(1, 2))
+	conn.mustTell(t, topic, first, wonAt(0)) // its own, again
+	old := setTimestamp(encodeBatch(identified(conditional(2, "of 1970"), "4")), 0)
+	conn.mustTell(t, topic, old, wonAt(2))
+	mustHold(t, topic, "a", "b", "of 1970")
+}
+
+// TestTopicThatCompresses stores other bytes than were sent.
+func TestTopicThatCompresses(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	const topic = "compresses"
+	p := startProxy(t, "--require", topic)
+	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, "compression.type", "gzip")
+	conn := dialLeader(t, p, topic)
+	var values []string
+	for codec, name := range codecs {
+		next := int64(len(values))
+		batch := compressedBatch(int16(codec), identified(conditional(next, name), name))
+		conn.mustTell(t, topic, batch, wonAt(next))
+		conn.mustTell(t, topic, batch, wonAt(next)) // its own, again
+		conn.mustTell(t, topic, compressedBatch(int16(codec), identified(conditional(next, name), "another")), takenAt(next, next+1))
+		values = append(values, name)
+	}
+	// A proxy without memory of it finds it in the log.
+	other := dialLeader(t, startProxy(t, "--require", topic), topic)
+	other.mustTell(t, topic, encodeBatch(identified(conditional(0, "none"), "none")), wonAt(0))
+	other.mustTell(t, topic, encodeBatch(identified(conditional(0, "none"), "another")), takenAt(0, int64(len(values))))
+	mustHold(t, topic, values...)
+}
+
+// TestBrokersThatForgetTooSoon: topics on them are not served, in words.
+func TestBrokersThatForgetTooSoon(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	const topic, key = "forgetful", "producer.id.expiration.ms"
+	admin := adminAt(t, brokers.addresses()...)
+	createTopic(t, admin, topic, 1)
+	// 10 minutes outlive the other tests' fences, and are too short.
+	setBrokers(t, admin, key, new("600000"))
+	t.Cleanup(func() { setBrokers(t, admin, key, nil) })
+	p := startProxy(t, "--require", topic)
+	conn := dialLeader(t, p, topic)
+	answer, err := conn.produce(topic, 0, encodeBatch(conditional(0, "x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := toldOf(answer)
+	if got.code != kerr.PolicyViolation.Code || got.offset != -1 ||
+		!strings.HasPrefix(got.message, "topic is not served: ") || !strings.Contains(got.message, key) {
+		t.Errorf("got %+v, want POLICY_VIOLATION that names %s", got, key)
+	}
+	mustHold(t, topic)
+}
+
+// setBrokers sets a configuration of the whole cluster, nil for the default,
+// and waits until every broker has it.
+func setBrokers(t *testing.T, admin *kadm.Client, key string, value *string) {
+	t.Helper()
+	change := kadm.AlterConfig{Op: kadm.SetConfig, Name: key, Value: value}
+	if value == nil {
+		change.Op = kadm.DeleteConfig
+	}
+	// In a cleanup the test's own context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	changed, err := admin.AlterBrokerConfigs(ctx, []kadm.AlterConfig{change})
+	if err != nil || len(changed) != 1 || changed[0].Err != nil {
+		t.Fatalf("set %s: %v, %+v", key, err, changed)
+	}
+	waitFor(t, key+" of the brokers", 30*time.Second, func() error {
+		configs, err := admin.DescribeBrokerConfigs(ctx, 1, 2, 3)
+		if err != nil {
+			return err
+		}
+		for _, broker := range configs {
+			for _, config := range broker.Configs {
+				if config.Key == key && (value == nil) != (config.Source != kmsg.ConfigSourceDynamicDefaultBrokerConfig) {
+					return fmt.Errorf("broker %s has %s from %v", broker.Name, config.MaybeValue(), config.Source)
+				}
+			}
+		}
+		return nil
+	})
+}
