@@ -1,12 +1,18 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -34,14 +40,42 @@ func conditional(expected int64, value string) rawRecord {
 	return rawRecord{value: value, headers: []rawHeader{{"expected-offset", strconv.FormatInt(expected, 10)}}}
 }
 
-// encodeBatch gives an uncompressed batch of a producer without an id.
-func encodeBatch(records ...rawRecord) []byte {
+// identified gives a record an append-id.
+func identified(record rawRecord, id string) rawRecord {
+	record.headers = append(record.headers, rawHeader{"append-id", id})
+	return record
+}
+
+// codecs are numbered as in a batch's attributes.
+var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
+
+// compressedBatch is encodeBatch with a codec.
+func compressedBatch(codec int16, records ...rawRecord) []byte {
 	var encoded []byte
 	for i, record := range records {
 		encoded = appendRecord(encoded, i, record)
 	}
-	return sealBatch(0, len(records), encoded)
+	var packed bytes.Buffer
+	var writer io.WriteCloser
+	switch codecs[codec] {
+	case "none":
+		return sealBatch(codec, len(records), encoded)
+	case "gzip":
+		writer = gzip.NewWriter(&packed)
+	case "snappy":
+		return sealBatch(codec, len(records), snappy.Encode(nil, encoded))
+	case "lz4":
+		writer = lz4.NewWriter(&packed)
+	case "zstd":
+		writer, _ = zstd.NewWriter(&packed) // fails for bad options only
+	}
+	_, _ = writer.Write(encoded) // into memory
+	_ = writer.Close()
+	return sealBatch(codec, len(records), packed.Bytes())
 }
+
+// encodeBatch gives an uncompressed batch of a producer without an id.
+func encodeBatch(records ...rawRecord) []byte { return compressedBatch(0, records...) }
 
 // sealBatch puts a header before records that are encoded, and compressed if
 // codec says so.
@@ -59,6 +93,13 @@ func sealBatch(codec int16, count int, records []byte) []byte {
 	binary.BigEndian.PutUint32(batch[batchCountAt:], uint32(count))
 	batch = append(batch, records...)
 	binary.BigEndian.PutUint32(batch[batchLengthAt:], uint32(len(batch)-batchLengthAt-4))
+	return setCRC(batch)
+}
+
+// setTimestamp makes all records of a batch of one moment, in milliseconds.
+func setTimestamp(batch []byte, at int64) []byte {
+	binary.BigEndian.PutUint64(batch[27:], uint64(at))
+	binary.BigEndian.PutUint64(batch[35:], uint64(at))
 	return setCRC(batch)
 }
 

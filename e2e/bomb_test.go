@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 )
 
 // A bomb is a small batch that unpacks to one record with a huge value of
@@ -48,7 +50,9 @@ func TestBombsLeaveMemoryFlat(t *testing.T) {
 	for _, bomb := range []struct {
 		codec int16
 		batch []byte
-	}{{1, gzipBomb(bombSize)}, {4, zstdBomb(bombSize)}} {
+	}{
+		{1, gzipBomb(bombSize)}, {2, snappyBomb(bombSize / 8)}, {3, lz4Bomb(bombSize)}, {4, zstdBomb(bombSize)},
+	} {
 		for range bombs {
 			conn, err := dialRaw(leader)
 			if err != nil {
@@ -145,6 +149,36 @@ func zstdBomb(size int) []byte {
 	return append(packed, header(raw|lastBlock, 0)...)
 }
 
+// lz4Bomb is one frame of independent blocks, none of which tells how much is to
+// come (LZ4 Frame Format, "General Structure").
+func lz4Bomb(size int) []byte {
+	const blockSize = 4 << 20
+	var packed bytes.Buffer
+	writer := lz4.NewWriter(&packed)
+	_ = writer.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ChecksumOption(false)) // fails for bad options only
+	_, _ = writer.Write(bombRecord(size))
+	_ = writer.Flush()
+	block := make([]byte, lz4.CompressBlockBound(blockSize))
+	n, _ := lz4.CompressBlock(make([]byte, blockSize), block, nil) // there is room
+	block = append(binary.LittleEndian.AppendUint32(nil, uint32(n)), block[:n]...)
+	for range size / blockSize {
+		packed.Write(block)
+	}
+	packed.Write([]byte{0, 0, 0, 0}) // end mark
+	return packed.Bytes()
+}
+
+// snappyBomb has the Java framing: blocks that each declare their own size only.
+func snappyBomb(size int) []byte {
+	packed := []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
+	sized := func(data []byte) []byte {
+		block := snappy.Encode(nil, data)
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(block))), block...)
+	}
+	packed = append(packed, sized(bombRecord(size))...)
+	return append(packed, bytes.Repeat(sized(make([]byte, bombPiece)), size/bombPiece)...)
+}
+
 // TestBombsUnpackToARecord makes sure that bombs are refused for their size,
 // not for being broken.
 func TestBombsUnpackToARecord(t *testing.T) {
@@ -154,15 +188,32 @@ func TestBombsUnpackToARecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(unzip); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("gzip: got %d bytes, %v; want the record in %d", len(got), err, len(want))
-	}
-	unzstd, err := zstd.NewReader(nil)
+	unzstd, err := zstd.NewReader(bytes.NewReader(zstdBomb(size)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unzstd.Close()
-	if got, err := unzstd.DecodeAll(zstdBomb(size), nil); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("zstd: got %d bytes, %v; want the record in %d", len(got), err, len(want))
+	for name, unpacked := range map[string]io.Reader{
+		"gzip": unzip, "zstd": unzstd, "lz4": lz4.NewReader(bytes.NewReader(lz4Bomb(size))),
+		"snappy": bytes.NewReader(unsnappy(t, snappyBomb(size))),
+	} {
+		if got, err := io.ReadAll(unpacked); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: got %d bytes, %v; want the record in %d", name, len(got), err, len(want))
+		}
 	}
+}
+
+// unsnappy unpacks the Java framing: a header of 16 bytes, then blocks.
+func unsnappy(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	var unpacked []byte
+	for rest := packed[16:]; len(rest) > 0; {
+		size := binary.BigEndian.Uint32(rest)
+		block, err := snappy.Decode(nil, rest[4:4+size])
+		if err != nil {
+			t.Fatal(err)
+		}
+		unpacked, rest = append(unpacked, block...), rest[4+size:]
+	}
+	return unpacked
 }

@@ -17,22 +17,64 @@ import (
 	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
-// clientChecks are what every client outside Go reports as done.
-var clientChecks = []string{
-	"create-topic", "describe-cluster", "produce", "idempotent", "transactional", "describe-group", "consume-group",
-}
+// What every client outside Go reports as done.
+var (
+	suiteChecks = []string{
+		"create-topic", "describe-cluster", "produce", "idempotent", "transactional", "describe-group", "consume-group",
+	}
+	fencedChecks = []string{"won", "refused", "goes-on", "transaction-refused", "transaction-elsewhere"}
+)
+
+// otherRule makes a proxy read what it would relay unread without any rule
+// (Produce requests, names of topic ids, the partitions of transactions), and is
+// about no topic that these tests use.
+const otherRule = "other-*"
 
 // TestPythonClient is librdkafka.
 func TestPythonClient(t *testing.T) {
 	requireKafka(t)
-	p := startProxy(t)
-	runClient(t, p, pythonClient(t), "suite", p.bootstrap, "python")
+	runSuite(t, pythonClient(t), "python")
+	runFenced(t, pythonClient(t), "python-fenced")
 }
 
 func TestJavaClient(t *testing.T) {
 	cluster := requireKafka(t)
-	p := startProxy(t)
-	runClient(t, p, javaClient(cluster.Jars()), "suite", p.bootstrap, "java")
+	runSuite(t, javaClient(cluster.Jars()), "java")
+	runFenced(t, javaClient(cluster.Jars()), "java-fenced")
+}
+
+// runSuite runs all that a client does on topics without a rule, and checks
+// that it was told nothing but the proxy's addresses.
+func runSuite(t *testing.T, argv []string, topic string) {
+	t.Helper()
+	p := startProxy(t, "--require", otherRule)
+	output := runClient(t, suiteChecks, argv, "suite", p.bootstrap, topic)
+	told := 0
+	for line := range strings.Lines(output) {
+		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "broker "); ok {
+			told++
+			checkAddress(t, p, address)
+		}
+	}
+	if told < brokerCount {
+		t.Errorf("client was told %d broker addresses, want at least %d", told, brokerCount)
+	}
+}
+
+// runFenced runs an idempotent producer on a topic with a rule, and a
+// transactional one that names that topic and then another.
+func runFenced(t *testing.T, argv []string, topic string) {
+	t.Helper()
+	if direct {
+		return // nothing checks conditions
+	}
+	p := startProxy(t, "--require", topic)
+	plain := topic + "-not"
+	admin := adminAt(t, p.bootstrap)
+	createTopic(t, admin, topic, 1)
+	createTopic(t, admin, plain, franzPartitions)
+	runClient(t, fencedChecks, argv, "fenced", p.bootstrap, topic, plain)
+	mustHold(t, topic, "first", "third")
 }
 
 // pythonClient is the command line of clients/python, installed if need be.
@@ -60,31 +102,17 @@ func javaClient(jars string) []string {
 	}
 }
 
-// runClient runs a client and checks that it did everything and was told
-// nothing but the proxy's addresses.
-func runClient(t *testing.T, p *proxyProcess, argv []string, args ...string) {
+// runClient runs a client, checks that it did everything and returns what it
+// printed.
+func runClient(t *testing.T, checks []string, argv []string, args ...string) string {
 	t.Helper()
 	output := commandOutput(t, argv, args...)
-	done := map[string]bool{}
-	told := 0
-	for line := range strings.Lines(output) {
-		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch kind {
-		case "ok":
-			done[rest] = true
-		case "broker":
-			told++
-			checkAddress(t, p, rest)
-		}
-	}
-	for _, check := range clientChecks {
-		if !done[check] {
+	for _, check := range checks {
+		if !slices.Contains(strings.Split(output, "\n"), "ok "+check) {
 			t.Errorf("client did not report %q", check)
 		}
 	}
-	if told < brokerCount {
-		t.Errorf("client was told %d broker addresses, want at least %d", told, brokerCount)
-	}
+	return output
 }
 
 func commandOutput(t *testing.T, argv []string, args ...string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -21,14 +23,20 @@ const (
 )
 
 // TestFranzClient is the Go client, and the only one that the embedded broker
-// is tested with.
+// is tested with. It runs through both forms of the proxy: without any rule
+// nothing but headers and addresses is read.
 func TestFranzClient(t *testing.T) {
-	p := startProxy(t)
+	t.Run("no rules", func(t *testing.T) { franzSuite(t, startProxy(t), "franz") })
+	t.Run("other rules", func(t *testing.T) { franzSuite(t, startProxy(t, "--require", otherRule), "franz-beside") })
+}
+
+func franzSuite(t *testing.T, p *proxyProcess, topic string) {
 	admin := adminAt(t, p.bootstrap)
-	topic := "franz"
 	createTopic(t, admin, topic, franzPartitions)
 
 	written := map[string]bool{}
+	// First, since acks=0 would not tell of leaders that do not serve yet.
+	franzProduce(t, franzClient(t, p), topic, "idempotent", written)
 	for codecName, codec := range map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
@@ -38,8 +46,6 @@ func TestFranzClient(t *testing.T) {
 			franzProduce(t, client, topic, codecName+"-"+acksName, written)
 		}
 	}
-	franzProduce(t, franzClient(t, p), topic, "idempotent", written)
-
 	aborted := map[string]bool{}
 	transactional := franzClient(t, p, kgo.TransactionalID(topic))
 	for _, end := range []struct {
@@ -56,6 +62,57 @@ func TestFranzClient(t *testing.T) {
 	}
 	franzConsume(t, p, topic, written, aborted)
 	franzDescribe(t, p, admin, topic)
+}
+
+// TestFranzClientOnAFencedTopic is what the other clients do in runFenced.
+func TestFranzClientOnAFencedTopic(t *testing.T) {
+	needsFence(t)
+	const topic, plain = "franz-fenced", "franz-fenced-not"
+	p := startProxy(t, "--require", topic)
+	admin := adminAt(t, p.bootstrap)
+	createTopic(t, admin, topic, 1)
+	createTopic(t, admin, plain, franzPartitions)
+	idempotent := franzClient(t, p)
+	if offset, err := franzAppend(t, idempotent, topic, 0, "first"); err != nil || offset != 0 {
+		t.Fatalf("first: got %d, %v", offset, err)
+	}
+	if _, err := franzAppend(t, idempotent, topic, 0, "second"); !errors.Is(err, kerr.OffsetOutOfRange) {
+		t.Errorf("second: got %v, want OFFSET_OUT_OF_RANGE", err)
+	}
+	if offset, err := franzAppend(t, idempotent, topic, 1, "third"); err != nil || offset != 1 {
+		t.Errorf("third: got %d, %v", offset, err)
+	}
+	transactional := franzClient(t, p, kgo.TransactionalID(topic))
+	if err := transactional.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := franzAppend(t, transactional, topic, 2, "fourth"); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		t.Errorf("in a transaction: got %v, want TOPIC_AUTHORIZATION_FAILED", err)
+	}
+	if err := transactional.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatalf("abort: %v", err)
+	}
+	if err := transactional.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	franzProduce(t, transactional, plain, "elsewhere", map[string]bool{})
+	if err := transactional.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatalf("commit elsewhere: %v", err)
+	}
+	mustHold(t, topic, "first", "third")
+}
+
+func franzAppend(t *testing.T, client *kgo.Client, topic string, expected int64, value string) (int64, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	record, err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(value), Headers: []kgo.RecordHeader{
+		{Key: "expected-offset", Value: strconv.AppendInt(nil, expected, 10)}, {Key: "append-id", Value: []byte(value)},
+	}}).First()
+	if err != nil {
+		return -1, err
+	}
+	return record.Offset, nil
 }
 
 func franzClient(t *testing.T, p *proxyProcess, options ...kgo.Opt) *kgo.Client {

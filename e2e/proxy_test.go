@@ -25,7 +25,7 @@ type proxyProcess struct {
 	bootstrap string
 	ports     []int32 // all it may advertise
 	output    *processOutput
-	cmd       *exec.Cmd
+	cmd       *exec.Cmd  // nil: not running
 	ended     chan error // one value, from the goroutine that reaps it
 }
 
@@ -47,6 +47,17 @@ func startProgram(t *testing.T, program string, flags ...string) *proxyProcess {
 		bootstrap := brokers.addresses()[int(directStarts.Add(1))%brokerCount]
 		return &proxyProcess{bootstrap: bootstrap, ports: brokers.ports(), output: &processOutput{}}
 	}
+	p := newProxyProcess(t)
+	p.start(t, program, append([]string{
+		"--bootstrap", brokers.bootstrap, "--listen", p.bootstrap,
+		"--broker-ports", p.brokerPorts(), "--broker-kind", brokers.kind(),
+	}, flags...)...)
+	return p
+}
+
+// newProxyProcess finds ports for a proxy that is not started yet.
+func newProxyProcess(t *testing.T) *proxyProcess {
+	t.Helper()
 	const brokerPorts = 10
 	first, err := kafkacluster.FreePorts(1 + brokerPorts)
 	if err != nil {
@@ -55,25 +66,31 @@ func startProgram(t *testing.T, program string, flags ...string) *proxyProcess {
 	p := &proxyProcess{
 		bootstrap: net.JoinHostPort("127.0.0.1", strconv.Itoa(first)),
 		output:    &processOutput{},
-		ended:     make(chan error, 1),
 	}
 	for port := first; port <= first+brokerPorts; port++ {
 		p.ports = append(p.ports, int32(port))
 	}
-	p.cmd = exec.Command(program, append([]string{
-		"serve", "--bootstrap", brokers.bootstrap, "--listen", p.bootstrap,
-		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+brokerPorts),
-		"--broker-kind", brokers.kind(),
-	}, flags...)...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.SysProcAttr = kafkacluster.DieWithParent()
-	if err := p.cmd.Start(); err != nil {
+	return p
+}
+
+// brokerPorts is the range for --broker-ports.
+func (p *proxyProcess) brokerPorts() string {
+	return fmt.Sprintf("%d-%d", p.ports[1], p.ports[len(p.ports)-1])
+}
+
+// start runs `serve` with these flags. After stop it may be called again.
+func (p *proxyProcess) start(t *testing.T, program string, flags ...string) {
+	t.Helper()
+	cmd, ended := exec.Command(program, append([]string{"serve"}, flags...)...), make(chan error, 1)
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	cmd.SysProcAttr = kafkacluster.DieWithParent()
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.ended <- p.cmd.Wait() }()
+	go func() { ended <- cmd.Wait() }()
+	p.cmd, p.ended = cmd, ended
 	t.Cleanup(func() { p.stop(t) })
 	waitFor(t, "proxy at "+p.bootstrap, 30*time.Second, p.ready)
-	return p
 }
 
 // ready asks for the cluster through the proxy.
@@ -99,8 +116,13 @@ func (p *proxyProcess) ready() error {
 	return nil
 }
 
+// stop ends the process as an operator does, unless it has ended.
 func (p *proxyProcess) stop(t *testing.T) {
 	t.Helper()
+	if p.cmd == nil {
+		return
+	}
+	defer func() { p.cmd = nil }()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	limit := time.NewTimer(20 * time.Second)
 	defer limit.Stop()
@@ -122,6 +144,16 @@ func (p *proxyProcess) stop(t *testing.T) {
 	if t.Failed() {
 		t.Logf("last lines of the proxy at %s:\n%s", p.bootstrap, p.output.tail(60))
 	}
+}
+
+// kill ends the process as a crash does.
+func (p *proxyProcess) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.ended
+	p.cmd = nil
 }
 
 // brokerAddresses maps node ids to what this proxy advertises for them.

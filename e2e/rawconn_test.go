@@ -93,7 +93,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 func (c *rawConn) metadata(topics ...string) (*kmsg.MetadataResponse, error) {
 	request := kmsg.NewPtrMetadataRequest()
-	request.Version = 9
+	request.Version = 12 // names topic ids
 	request.Topics = []kmsg.MetadataRequestTopic{}
 	for _, topic := range topics {
 		one := kmsg.NewMetadataRequestTopic()
@@ -107,32 +107,65 @@ func (c *rawConn) metadata(topics ...string) (*kmsg.MetadataResponse, error) {
 	return response.(*kmsg.MetadataResponse), nil
 }
 
+// producePart is one partition of a Produce request.
+type producePart struct {
+	topic     string
+	id        [16]byte // in place of topic from version 13 on
+	partition int32
+	batch     []byte
+}
+
 // produceRequest carries one batch for one partition, acks=all, version 9.
 func produceRequest(topic string, partition int32, batch []byte) *kmsg.ProduceRequest {
+	return produceParts(9, -1, producePart{topic: topic, partition: partition, batch: batch})
+}
+
+// produceParts gives every part a topic entry of its own.
+func produceParts(version, acks int16, parts ...producePart) *kmsg.ProduceRequest {
 	request := kmsg.NewPtrProduceRequest()
-	request.Version = 9
-	request.Acks = -1
+	request.Version = version
+	request.Acks = acks
 	request.TimeoutMillis = 20_000
-	requestTopic := kmsg.NewProduceRequestTopic()
-	requestTopic.Topic = topic
-	requestPartition := kmsg.NewProduceRequestTopicPartition()
-	requestPartition.Partition = partition
-	requestPartition.Records = batch
-	requestTopic.Partitions = append(requestTopic.Partitions, requestPartition)
-	request.Topics = append(request.Topics, requestTopic)
+	for _, part := range parts {
+		topic := kmsg.NewProduceRequestTopic()
+		topic.Topic, topic.TopicID = part.topic, part.id
+		partition := kmsg.NewProduceRequestTopicPartition()
+		partition.Partition = part.partition
+		partition.Records = part.batch
+		topic.Partitions = append(topic.Partitions, partition)
+		request.Topics = append(request.Topics, topic)
+	}
 	return request
 }
 
 // produce sends one batch and returns what was said of its partition.
 func (c *rawConn) produce(topic string, partition int32, batch []byte) (kmsg.ProduceResponseTopicPartition, error) {
-	var none kmsg.ProduceResponseTopicPartition
-	response, err := c.roundTrip(produceRequest(topic, partition, batch))
+	answers, err := c.produceParts(produceRequest(topic, partition, batch))
 	if err != nil {
-		return none, err
+		return kmsg.ProduceResponseTopicPartition{}, err
+	}
+	return answers[0], nil
+}
+
+// produceParts sends a request and returns the answers to its parts, which must
+// come in the order of the request.
+func (c *rawConn) produceParts(request *kmsg.ProduceRequest) ([]kmsg.ProduceResponseTopicPartition, error) {
+	response, err := c.roundTrip(request)
+	if err != nil {
+		return nil, err
 	}
 	topics := response.(*kmsg.ProduceResponse).Topics
-	if len(topics) != 1 || len(topics[0].Partitions) != 1 || topics[0].Partitions[0].Partition != partition {
-		return none, fmt.Errorf("produce answer names other partitions than the request: %+v", topics)
+	if len(topics) != len(request.Topics) {
+		return nil, fmt.Errorf("produce answer has %d topics, the request %d", len(topics), len(request.Topics))
 	}
-	return topics[0].Partitions[0], nil
+	var answers []kmsg.ProduceResponseTopicPartition
+	for i, topic := range topics {
+		asked := request.Topics[i]
+		if len(topic.Partitions) != 1 || topic.Partitions[0].Partition != asked.Partitions[0].Partition ||
+			request.Version < 13 && topic.Topic != asked.Topic || request.Version >= 13 && topic.TopicID != asked.TopicID {
+			return nil, fmt.Errorf("produce answer names %+v where the request has %s", topic, asked.Topic)
+		}
+		answers = append(answers, topic.Partitions[0])
+	}
+	return answers, nil
 }

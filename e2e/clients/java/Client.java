@@ -7,6 +7,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -19,6 +21,8 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.errors.OffsetOutOfRangeException;
+import org.apache.kafka.common.errors.TopicAuthorizationException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -26,6 +30,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * The Java client's part of the end-to-end tests.
  *
  *   Client suite BOOTSTRAP TOPIC           everything a client does, on a new topic
+ *   Client fenced BOOTSTRAP TOPIC PLAIN    conditions on TOPIC, which has a rule, and a transaction on PLAIN
  *   Client golden BOOTSTRAP TOPIC CODEC    one batch of three records; CODEC may be "transactional"
  *
  * Prints one "broker HOST:PORT" line for each broker address it was told, and
@@ -40,6 +45,7 @@ public class Client {
     public static void main(String[] args) throws Exception {
         switch (args[0]) {
             case "suite" -> suite(args[1], args[2]);
+            case "fenced" -> fenced(args[1], args[2], args[3]);
             case "golden" -> golden(args[1], args[2], args[3]);
             default -> throw new IllegalArgumentException(args[0]);
         }
@@ -51,7 +57,8 @@ public class Client {
             describe(admin);
             Set<String> written = new HashSet<>();
             for (String codec : CODECS) {
-                for (String acks : List.of("0", "1", "all")) {
+                // Leaders of a new topic may not serve yet, which acks=0 would not tell.
+                for (String acks : List.of("all", "1", "0")) {
                     Map<String, Object> config = Map.of("acks", acks, "compression.type", codec,
                         "linger.ms", 20, "enable.idempotence", false);
                     try (KafkaProducer<String, String> producer = producer(bootstrap, config)) {
@@ -99,7 +106,7 @@ public class Client {
     static List<TopicPartitionInfo> partitions(Admin admin, String topic) throws Exception {
         try {
             return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
-        } catch (java.util.concurrent.ExecutionException e) {
+        } catch (ExecutionException e) {
             if (e.getCause() instanceof org.apache.kafka.common.errors.UnknownTopicOrPartitionException) {
                 return List.of();
             }
@@ -170,6 +177,47 @@ public class Client {
                 check(offset != null && offset.offset() > 0, "committed " + partition + ": " + offset));
         }
         ok("consume-group");
+    }
+
+    static void fenced(String bootstrap, String topic, String plain) throws Exception {
+        try (KafkaProducer<String, String> producer = producer(bootstrap, Map.of("enable.idempotence", true))) {
+            check(append(producer, topic, 0, "first") == 0, "the first is elsewhere");
+            ok("won");
+            Throwable refusal = failure(() -> append(producer, topic, 0, "second"));
+            check(refusal instanceof OffsetOutOfRangeException
+                && refusal.getMessage().equals("expected-offset taken: expected=0 next=1"), "refusal: " + refusal);
+            ok("refused");
+            check(append(producer, topic, 1, "third") == 1, "the third is elsewhere");
+            ok("goes-on");
+        }
+        try (KafkaProducer<String, String> producer = producer(bootstrap, Map.of("transactional.id", topic))) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            Throwable refusal = failure(() -> append(producer, topic, 2, "fourth"));
+            check(refusal instanceof TopicAuthorizationException, "refusal of a transaction: " + refusal);
+            producer.abortTransaction();
+            ok("transaction-refused");
+            producer.beginTransaction();
+            produce(producer, plain, "elsewhere", true);
+            producer.commitTransaction();
+            ok("transaction-elsewhere");
+        }
+    }
+
+    static long append(KafkaProducer<String, String> producer, String topic, long expected, String value) throws Exception {
+        ProducerRecord<String, String> record = new ProducerRecord<>(topic, 0, null, value);
+        record.headers().add("expected-offset", String.valueOf(expected).getBytes(StandardCharsets.UTF_8));
+        record.headers().add("append-id", value.getBytes(StandardCharsets.UTF_8));
+        return producer.send(record).get().offset();
+    }
+
+    /** What a send that must fail fails with. */
+    static Throwable failure(Callable<Long> send) throws Exception {
+        try {
+            throw new AssertionError("appended at " + send.call());
+        } catch (ExecutionException e) {
+            return e.getCause();
+        }
     }
 
     static void golden(String bootstrap, String topic, String codec) throws Exception {

@@ -1,6 +1,7 @@
 """librdkafka's part of the end-to-end tests.
 
     client.py suite BOOTSTRAP TOPIC     everything a client does, on a new topic
+    client.py fenced BOOTSTRAP TOPIC PLAIN    conditions on TOPIC, which has a rule, and a transaction on PLAIN
     client.py golden BOOTSTRAP TOPIC CODEC    one batch of three records
     client.py version
 
@@ -120,7 +121,8 @@ def suite(bootstrap, topic):
     describe(admin)
     written = []
     for codec in CODECS:
-        for acks in ["0", "1", "all"]:
+        # Leaders of a new topic may not serve yet, which acks=0 would not tell.
+        for acks in ["all", "1", "0"]:
             producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "compression.type": codec, "linger.ms": 20})
             written += produce(producer, topic, f"{codec}-{acks}", acknowledged=acks != "0")
     ok("produce")
@@ -137,6 +139,75 @@ def suite(bootstrap, topic):
     producer.abort_transaction(TIMEOUT)
     ok("transactional")
     consume(bootstrap, topic, topic + "-group", written, set(aborted), admin)
+
+
+def append(producer, topic, expected, value):
+    """Returns the offset, or raises the error."""
+    reports = []
+    producer.produce(
+        topic,
+        value=value,
+        partition=0,
+        headers=[("expected-offset", str(expected)), ("append-id", value)],
+        on_delivery=lambda error, message: reports.append((error, message)),
+    )
+    assert producer.flush(TIMEOUT) == 0, f"{value}: no report"
+    [(error, message)] = reports
+    if error is not None:
+        raise confluent_kafka.KafkaException(error)
+    return message.offset()
+
+
+def failure(producer, topic, expected, value):
+    """The code that an append which must fail fails with."""
+    try:
+        offset = append(producer, topic, expected, value)
+    except confluent_kafka.KafkaException as e:
+        assert not e.args[0].fatal(), e
+        return e.args[0].code()
+    raise AssertionError(f"{value} was appended at {offset}")
+
+
+def fenced(bootstrap, topic, plain):
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    assert append(producer, topic, 0, "first") == 0
+    ok("won")
+    code = failure(producer, topic, 0, "second")
+    assert code == KafkaError.OFFSET_OUT_OF_RANGE, code
+    ok("refused")
+    assert append(producer, topic, 1, "third") == 1
+    ok("goes-on")
+
+    def begin():
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+        producer.init_transactions(TIMEOUT)
+        producer.begin_transaction()
+        return producer
+
+    def refused(producer):
+        code = failure(producer, topic, 2, "fourth")
+        assert code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._PURGE_QUEUE), code
+
+    producer = begin()
+    produce(producer, plain, "before")
+    refused(producer)
+    producer.abort_transaction(TIMEOUT)
+    ok("transaction-refused")
+    producer.begin_transaction()
+    produce(producer, plain, "elsewhere")
+    producer.commit_transaction(TIMEOUT)
+    # librdkafka ends a transaction that the broker never saw begin, which is
+    # fatal for the producer; the next one works.
+    producer = begin()
+    refused(producer)
+    try:
+        producer.abort_transaction(TIMEOUT)
+    except confluent_kafka.KafkaException as e:
+        assert e.args[0].code() == KafkaError.INVALID_TXN_STATE, e
+    producer = begin()
+    produce(producer, plain, "elsewhere again")
+    producer.commit_transaction(TIMEOUT)
+    ok("transaction-elsewhere")
 
 
 def golden(bootstrap, topic, codec):
@@ -156,6 +227,8 @@ if __name__ == "__main__":
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "suite":
         suite(*arguments)
+    elif command == "fenced":
+        fenced(*arguments)
     elif command == "golden":
         golden(*arguments)
     elif command == "version":
