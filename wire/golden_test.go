@@ -3,12 +3,12 @@ package wire
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,10 +23,24 @@ import (
 //
 //	produce-v<version>-<client>-<version of the client>-<what it holds>.bin
 //
-// What it holds may contain, between dashes, a codec's name, "conditional"
-// (the records expect offsets 41, 42, …) and "plain" (no condition); the test
-// checks those.
+// What it holds is, between dashes, a codec's name or "transactional", and then
+// "plain" if the records have no condition; goldenClients has the rest.
 const goldenDir = "testdata/golden"
+
+// goldenClient is what the frames of one client hold besides.
+type goldenClient struct {
+	records   int32 // in each batch
+	expected  int64 // by the first record, unless the frame is plain
+	appendIDs bool  // on every record
+}
+
+// goldenClients are those that frames are named after.
+var goldenClients = map[string]goldenClient{
+	"java":       {records: 3, expected: 41, appendIDs: true},
+	"librdkafka": {records: 3, expected: 41, appendIDs: true},
+	"kcat":       {records: 1, expected: 41, appendIDs: true},
+	"franzgo":    {records: 20, expected: 41},
+}
 
 var updateGolden = flag.Bool("update-golden", false, "capture franz-go's golden frames anew")
 
@@ -68,12 +82,13 @@ func checkGolden(t *testing.T, words []string, frame []byte) {
 	if len(p.Partitions) == 0 {
 		t.Fatal("no partitions")
 	}
+	client, known := goldenClients[words[2]]
+	if !known {
+		t.Fatalf("client %q is not in the table", words[2])
+	}
 	in := NewInspector(HeaderNames{}, testMaxDecompressed)
 	for _, partition := range p.Partitions {
 		batch, err := ParseBatch(partition.Records)
-		if h.APIVersion < 3 && errors.Is(err, ErrOldFormat) {
-			continue
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,20 +96,24 @@ func checkGolden(t *testing.T, words []string, frame []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range words[4:] {
-			switch word {
-			case codecNames[batch.Codec()]:
-			case "none", "gzip", "snappy", "lz4", "zstd":
-				t.Errorf("codec %s, want %s", codecNames[batch.Codec()], word)
-			case "plain":
-				if got.Kind != Unconditional {
-					t.Errorf("%v, want no condition", got.Kind)
-				}
-			case "conditional":
-				if got.Kind != Conditional || got.Expected != 41 {
-					t.Errorf("%v %d, want a condition on 41", got.Kind, got.Expected)
-				}
+		if !slices.Contains(words, codecNames[batch.Codec()]) && !slices.Contains(words, "transactional") {
+			t.Errorf("codec %s, want that of the name", codecNames[batch.Codec()])
+		}
+		if got, want := batch.Transactional(), slices.Contains(words, "transactional"); got != want {
+			t.Errorf("transactional: got %v, want %v", got, want)
+		}
+		if slices.Contains(words, "plain") {
+			if got.Kind != Unconditional {
+				t.Errorf("%v, want no condition", got.Kind)
 			}
+		} else if got.Kind != Conditional || got.Expected != client.expected {
+			t.Errorf("%v %d, want a condition on %d", got.Kind, got.Expected, client.expected)
+		}
+		if got.AllAppendIDs != client.appendIDs || got.AnyAppendID != client.appendIDs {
+			t.Errorf("append-ids on all %v, on any %v, want %v", got.AllAppendIDs, got.AnyAppendID, client.appendIDs)
+		}
+		if batch.NumRecords != client.records || len(got.Digests) != int(client.records) {
+			t.Errorf("%d records, %d digests, want %d", batch.NumRecords, len(got.Digests), client.records)
 		}
 		Stamp(partition.Records, 1, 2, 3, got.MaxTimestamp)
 		if _, err := ParseBatch(partition.Records); err != nil {
