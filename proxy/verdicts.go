@@ -38,6 +38,9 @@ func verdictCode(v fence.Verdict, expected ps.Offset) (int16, string) {
 	case fence.Retry:
 		return kerr.NotLeaderForPartition.Code, "not appended, send again: " + v.Reason.String()
 	case fence.Failed:
+		if v.Code == kerr.UnsupportedVersion.Code {
+			return kerr.PolicyViolation.Code, "the brokers lack what it takes to fence a topic: Kafka 2.8 or later is needed"
+		}
 		return kerr.PolicyViolation.Code, "the proxy may not read what it needs to fence this topic: its principal needs DESCRIBE and READ on it"
 	}
 	return kerr.UnknownServerError.Code, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, v.Next, expected)
