@@ -30,7 +30,7 @@ const (
 // again by its timestamp, and answers 45 otherwise. All fields and logs are
 // guarded by mu, which hooks are called without.
 type leader struct {
-	t      *testing.T
+	t      testing.TB
 	server *kafkatest.Server
 	closed chan struct{} // the test has ended: hooks that block return
 	// lenient: requests that cannot be read are the client's, and end the
@@ -76,7 +76,7 @@ func fenceTestConfigs() map[string]string {
 }
 
 // newLeader runs a leader with topics of 4 partitions each.
-func newLeader(t *testing.T, topics ...string) *leader {
+func newLeader(t testing.TB, topics ...string) *leader {
 	t.Helper()
 	l := &leader{t: t, closed: make(chan struct{}), topics: map[string]*topicLog{}, configs: fenceTestConfigs(), codes: map[kmsg.Key]int16{}, asked: map[kmsg.Key]int{}}
 	for i, name := range topics {

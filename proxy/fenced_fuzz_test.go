@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
 // FuzzFencedConnection sends one Produce request of any bytes and a request
@@ -41,12 +41,17 @@ func FuzzFencedConnection(f *testing.F) {
 	} {
 		f.Add(byte(9), false, batch)
 	}
+	l := newLeader(f, fenced, free)
+	l.lenient = true
+	r := newFencedRig(f, Config{MaxDecompressedBytes: 1 << 20, Dial: dialAbruptly}, l)
 	f.Fuzz(func(t *testing.T, version byte, whole bool, data []byte) {
 		version %= 14
-		l := newLeader(t, fenced, free)
-		l.lenient = true
-		r := newFencedRig(t, Config{MaxDecompressedBytes: 1 << 20}, l)
-		conn, err := net.Dial("tcp", r.Addr())
+		// The broker is as good as new, and nothing is known of it.
+		l.change(func() { l.topics[fenced], l.topics[free] = newTopicLog(1), newTopicLog(2) })
+		if err := r.fencing.forgetAll(); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := dialAbruptly(t.Context(), "tcp", r.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +80,7 @@ func FuzzFencedConnection(f *testing.F) {
 		}
 		_ = conn.Close()
 		await(t, "the connection is gone", func() bool { return r.metrics.open.Load() == 0 })
-		r.awaitQuiet()
+		await(t, "every lane is without users", func() bool { return !r.busy() })
 		// Whatever the bytes were: what stands in a fenced topic was stamped.
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -85,6 +90,20 @@ func FuzzFencedConnection(f *testing.F) {
 			}
 		}
 	})
+}
+
+// forgetAll drops the lanes and all that is known of idle partitions.
+func (f *fencing) forgetAll() (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, l := range f.lanes {
+		l.mu.Lock()
+		l.closeLocked()
+		l.mu.Unlock()
+		delete(f.lanes, key)
+	}
+	f.idle, err = ps.NewCache(100, nil)
+	return err
 }
 
 // fuzzFrame is a whole Produce request frame with correlation id 1.

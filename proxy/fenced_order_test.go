@@ -29,7 +29,7 @@ func (l *leader) holdViews() (release func()) {
 // awaitUndecided waits until the fence has n batches in work, held or in flight.
 func (r *fencedRig) awaitUndecided(n int32) {
 	r.t.Helper()
-	await(r.t, "batches are admitted", func() bool {
+	r.await("batches are admitted", func() bool {
 		r.fencing.mu.Lock()
 		defer r.fencing.mu.Unlock()
 		users := int32(0)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -102,7 +103,7 @@ func plain(values ...string) []byte {
 }
 
 // batchValues reads the values of a stored batch without compression.
-func batchValues(t *testing.T, batch []byte) []string {
+func batchValues(t testing.TB, batch []byte) []string {
 	t.Helper()
 	var values []string
 	rest := batch[61:]
@@ -162,24 +163,38 @@ func (l *logLines) count(text string) int {
 	return bytes.Count(l.buf.Bytes(), []byte(text))
 }
 
+// dialAbruptly makes connections that end with a reset. They cost no port for
+// the minute after, of which a test with thousands would use up all.
+func dialAbruptly(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // fencedRig is a running proxy whose topics fenced* are under a rule, before a
 // leader.
 type fencedRig struct {
 	*Proxy
-	t    *testing.T
+	t    testing.TB
 	log  logLines
 	stop context.CancelFunc
 	done chan struct{} // closed when Run has returned
 }
 
-func newFencedRig(t *testing.T, cfg Config, l *leader) *fencedRig {
+func newFencedRig(t testing.TB, cfg Config, l *leader) *fencedRig {
 	t.Helper()
 	cfg.Bootstrap = []string{l.server.Addr()}
 	return startFenced(t, cfg)
 }
 
 // startFenced runs a proxy; its log is shown if the test fails.
-func startFenced(t *testing.T, cfg Config) *fencedRig {
+func startFenced(t testing.TB, cfg Config) *fencedRig {
 	t.Helper()
 	r := &fencedRig{t: t, done: make(chan struct{})}
 	cfg.Listen = "127.0.0.1:0"
@@ -207,7 +222,11 @@ func startFenced(t *testing.T, cfg Config) *fencedRig {
 			t.Logf("log of the proxy:\n%s", r.log.buf.String())
 		}
 	})
-	receive(t, "ready", r.Ready())
+	select {
+	case <-r.Ready():
+	case <-time.After(seamPatience):
+		t.Fatal("proxy did not become ready")
+	}
 	return r
 }
 
@@ -220,22 +239,35 @@ func (r *fencedRig) awaitEnd() {
 	}
 }
 
+// await polls for something that other goroutines bring about.
+func (r *fencedRig) await(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(seamPatience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: did not happen", what)
+		}
+	}
+}
+
 // outcomes reads a counter of batches.
 func (r *fencedRig) outcomes(name string) int64 { return r.metrics.outcomes[name].Load() }
 
-// quiet waits until no batch is in work and no connection is open.
+// awaitQuiet waits until no batch is in work.
 func (r *fencedRig) awaitQuiet() {
 	r.t.Helper()
-	await(r.t, "every lane is without users", func() bool {
-		r.fencing.mu.Lock()
-		defer r.fencing.mu.Unlock()
-		for _, l := range r.fencing.lanes {
-			if l.users.Load() != 0 {
-				return false
-			}
+	r.await("every lane is without users", func() bool { return !r.busy() })
+}
+
+// busy reports whether a batch is in work.
+func (r *fencedRig) busy() bool {
+	r.fencing.mu.Lock()
+	defer r.fencing.mu.Unlock()
+	for _, l := range r.fencing.lanes {
+		if l.users.Load() != 0 {
+			return true
 		}
-		return true
-	})
+	}
+	return false
 }
 
 // lanes is the number of partitions in use.
@@ -248,7 +280,7 @@ func (r *fencedRig) lanes() int {
 // fencedClient sends Produce requests frame by frame.
 type fencedClient struct {
 	*kafkatest.Client
-	t  *testing.T
+	t  testing.TB
 	id int32
 }
 

@@ -53,7 +53,7 @@ func (s *stress) tell(partition int, values []string, expected int64, outcome ra
 func (s *stress) writer(t *testing.T, id int, until time.Time) {
 	random := rand.New(rand.NewPCG(uint64(id), 7))
 	for attempt := 0; time.Now().Before(until); {
-		conn, err := net.Dial("tcp", s.addresses[id%len(s.addresses)])
+		conn, err := dialAbruptly(context.Background(), "tcp", s.addresses[id%len(s.addresses)])
 		if err != nil {
 			t.Errorf("dial: %v", err)
 			return
@@ -99,7 +99,7 @@ func (s *stress) request(t *testing.T, conn net.Conn, random *rand.Rand, name st
 		return false
 	}
 	frame := kafkatest.RequestFrame(1, produceOf(9, 1, parts...))
-	switch random.IntN(12) {
+	switch random.IntN(40) {
 	case 0: // within the request
 		_, _ = conn.Write(frame[:random.IntN(len(frame))])
 		return unknown()
@@ -216,7 +216,7 @@ func beforeOneKfake(t *testing.T, cfg Config) (proxies []*fencedRig, s *stress, 
 	}
 	t.Cleanup(cluster.Close)
 	s = &stress{}
-	cfg.Bootstrap, cfg.BrokerKind = cluster.ListenAddrs(), EmbeddedKfake
+	cfg.Bootstrap, cfg.BrokerKind, cfg.Dial = cluster.ListenAddrs(), EmbeddedKfake, dialAbruptly
 	for range 2 {
 		r := startFenced(t, cfg)
 		proxies = append(proxies, r)
