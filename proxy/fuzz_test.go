@@ -118,6 +118,7 @@ func FuzzSkipHeaderTags(f *testing.F) {
 	f.Add([]byte{0, 'b', 'o', 'd', 'y'}, true)
 	f.Add([]byte{2, 0, 1, 'x', 9, 0, 'b'}, true)
 	f.Add([]byte{1, 0, 0xff, 0xff, 0xff, 0xff, 0x7f}, true)
+	f.Add([]byte{1, 0, 9, 'x'}, true)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, true)
 	f.Add([]byte("body"), false)
 	f.Fuzz(func(t *testing.T, body []byte, flexible bool) {
