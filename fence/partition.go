@@ -65,6 +65,9 @@ func New(cfg *Config, state *ps.State) *Partition {
 	return &Partition{cfg: cfg, state: state}
 }
 
+// Configure has the partition decide by cfg from now on.
+func (p *Partition) Configure(cfg *Config) { p.cfg = cfg }
+
 // State is what is known of the partition; read it only between events.
 func (p *Partition) State() *ps.State { return p.state }
 

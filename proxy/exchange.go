@@ -42,6 +42,10 @@ type entry struct {
 	sequence  int32
 	unstamped bool
 	maxTime   int64
+	// appendTime: the topic has LogAppendTime, so that clients are told the
+	// broker's time, which is answeredTime once answered.
+	appendTime   bool
+	answeredTime int64
 
 	result kmsg.ProduceResponseTopicPartition
 }
@@ -109,6 +113,9 @@ func (e *entry) decided(d *fence.Effect) {
 	}
 	if d.Verdict.Kind == fence.Won {
 		e.result.BaseOffset = int64(d.Verdict.Offset)
+		if e.appendTime && !d.Verdict.Replayed {
+			e.result.LogAppendTime = e.answeredTime
+		}
 	}
 	x.doneLocked(e)
 }
@@ -214,6 +221,7 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 		case e.lane != nil:
 			x.mu.Lock()
 			e.result.LogStartOffset = r.LogStartOffset
+			e.answeredTime = r.LogAppendTime
 			x.mu.Unlock()
 			e.lane.answered(&e.ticket, brokerAnswer(r, x.version))
 		default:

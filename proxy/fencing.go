@@ -59,7 +59,7 @@ type fencing struct {
 	inspecting     chan struct{}
 
 	// core is the fence's configuration, replaced as a whole when the brokers'
-	// limits turn out to be others. Partitions keep the one they began with.
+	// limits turn out to be others; the sweep tells partitions in use.
 	core atomic.Pointer[fence.Config]
 
 	// ctx ends when the readings must end. startMu guards ended; it is apart
@@ -171,7 +171,8 @@ func (f *fencing) lane(key ps.Key) *lane {
 	return l
 }
 
-// sweep puts away the lanes on which nothing goes on.
+// sweep puts away the lanes on which nothing goes on, and tells the others of
+// limits that have changed.
 func (f *fencing) sweep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,6 +180,8 @@ func (f *fencing) sweep() {
 		if l.users.Load() == 0 && l.putAway() {
 			delete(f.lanes, key)
 			f.idle.Put(key, l.part.State())
+		} else {
+			l.configure(f.core.Load())
 		}
 	}
 }

@@ -131,6 +131,13 @@ func (l *lane) putAway() bool {
 	return true
 }
 
+// configure has a lane that stays in use follow the brokers' limits.
+func (l *lane) configure(core *fence.Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.part.Configure(core)
+}
+
 func (l *lane) closeLocked() {
 	l.closed = true
 	if l.timer != nil {

@@ -317,6 +317,7 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 		records[i] = ps.Record{Digest: d, AppendID: found.AllAppendIDs}
 	}
 	e.maxTime = found.MaxTimestamp
+	e.appendTime = topic.appendTime
 	e.ticket.Expected = ps.Offset(found.Expected)
 	e.ticket.Records = records
 	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
 )
@@ -154,12 +155,33 @@ func (b *topicBook) name(id [16]byte, resolve func() (string, error)) (string, e
 		return "", err
 	}
 	b.mu.Lock()
+	b.rememberLocked(id, name)
+	b.mu.Unlock()
+	return name, nil
+}
+
+// learnNames takes the names of topic ids from a broker's answer to a client.
+// Clients get their ids from such answers, so that the proxy, whose principal
+// may not be allowed to describe every topic, can tell what a Produce to a
+// topic without a rule is about. An id has one name for ever (KIP-516).
+func (b *topicBook) learnNames(m *kmsg.MetadataResponse) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range m.Topics {
+		if t := &m.Topics[i]; t.Topic != nil && t.ErrorCode == 0 && t.TopicID != noTopicID {
+			b.rememberLocked(t.TopicID, *t.Topic)
+		}
+	}
+}
+
+// noTopicID is what brokers without topic ids say.
+var noTopicID [16]byte
+
+func (b *topicBook) rememberLocked(id [16]byte, name string) {
 	if len(b.names) >= topicMemory {
 		clear(b.names)
 	}
 	b.names[id] = name
-	b.mu.Unlock()
-	return name, nil
 }
 
 // Names of the configurations that decide whether a topic can be fenced.
