@@ -52,15 +52,5 @@ func recreateTopic(t *testing.T, admin *kadm.Client, name string) {
 		created, err := admin.CreateTopic(t.Context(), 1, brokerCount, nil, name)
 		return errors.Join(err, created.Err)
 	})
-	waitFor(t, "leader of "+name+" anew", 30*time.Second, func() error {
-		topics, err := admin.ListTopics(t.Context(), name)
-		if err != nil {
-			return err
-		}
-		partition := topics[name].Partitions[0]
-		if topics[name].ID == deleted.ID || partition.Err != nil || partition.Leader < 0 || len(partition.ISR) < brokerCount {
-			return fmt.Errorf("%s: leader %d, in sync %v, %w", name, partition.Leader, partition.ISR, partition.Err)
-		}
-		return nil
-	})
+	awaitLeaders(t, name, 1, deleted.ID)
 }

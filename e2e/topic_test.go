@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,28 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// createConfiguredTopic makes a topic of one partition with one setting.
-func createConfiguredTopic(t *testing.T, admin *kadm.Client, name, key, value string) {
-	t.Helper()
-	createTopic(t, admin, name, 1)
-	changed, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: key, Value: &value}}, name)
-	if err != nil || len(changed) != 1 || changed[0].Err != nil {
-		t.Fatalf("set %s of %s: %v, %+v", key, name, err, changed)
-	}
-	waitFor(t, key+" of "+name, 30*time.Second, func() error {
-		configs, err := admin.DescribeTopicConfigs(t.Context(), name)
-		if err != nil {
-			return err
-		}
-		for _, config := range configs[0].Configs {
-			if config.Key == key && config.MaybeValue() == value {
-				return nil
-			}
-		}
-		return errors.New("not set")
-	})
-}
-
 // TestTopicWithAppendTime has no marks of duplicates, so each success is read
 // back, and equal records must be told apart by append-ids.
 func TestTopicWithAppendTime(t *testing.T) {
@@ -42,7 +19,7 @@ func TestTopicWithAppendTime(t *testing.T) {
 	needsFence(t)
 	const topic = "append-time"
 	p := startProxy(t, "--require", topic)
-	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, "message.timestamp.type", "LogAppendTime")
+	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, map[string]*string{"message.timestamp.type": new("LogAppendTime")})
 	conn := dialLeader(t, p, topic)
 	answer, err := conn.produce(topic, 0, encodeBatch(conditional(0, "x")))
 	if err != nil {
@@ -66,7 +43,7 @@ func TestTopicThatCompresses(t *testing.T) {
 	needsFence(t)
 	const topic = "compresses"
 	p := startProxy(t, "--require", topic)
-	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, "compression.type", "gzip")
+	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, map[string]*string{"compression.type": new("gzip")})
 	conn := dialLeader(t, p, topic)
 	var values []string
 	for codec, name := range codecs {

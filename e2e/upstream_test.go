@@ -107,28 +107,49 @@ func adminAt(t *testing.T, addresses ...string) *kadm.Client {
 }
 
 // createTopic makes a topic with three replicas, through a proxy or directly,
-// and waits until every partition has a leader.
+// and waits until every broker knows a leader of every partition.
 func createTopic(t *testing.T, admin *kadm.Client, name string, partitions int32) {
 	t.Helper()
-	response, err := admin.CreateTopic(t.Context(), partitions, brokerCount, nil, name)
+	createConfiguredTopic(t, admin, name, partitions, nil)
+}
+
+// createConfiguredTopic is createTopic with settings.
+func createConfiguredTopic(t *testing.T, admin *kadm.Client, name string, partitions int32, configs map[string]*string) {
+	t.Helper()
+	response, err := admin.CreateTopic(t.Context(), partitions, brokerCount, configs, name)
 	if err != nil || response.Err != nil {
 		t.Fatalf("create topic %s: %v, %v", name, err, response.Err)
 	}
-	waitFor(t, "leaders of "+name, 30*time.Second, func() error {
-		topics, err := admin.ListTopics(t.Context(), name)
+	awaitLeaders(t, name, int(partitions), [16]byte{})
+}
+
+// awaitLeaders asks each broker for itself: they learn of a topic one after the
+// other. A topic with the id not is an older one of that name.
+func awaitLeaders(t *testing.T, topic string, partitions int, not [16]byte) {
+	t.Helper()
+	for _, address := range brokers.addresses() {
+		conn, err := dialRaw(address)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		for _, partition := range topics[name].Partitions.Sorted() {
-			if partition.Err != nil || partition.Leader < 0 || len(partition.ISR) < brokerCount {
-				return fmt.Errorf("partition %d: leader %d, in sync %v, %w", partition.Partition, partition.Leader, partition.ISR, partition.Err)
+		waitFor(t, "leaders of "+topic+" at "+address, 30*time.Second, func() error {
+			metadata, err := conn.metadata(topic)
+			if err != nil {
+				return err
 			}
-		}
-		if got := len(topics[name].Partitions); got != int(partitions) {
-			return fmt.Errorf("%d of %d partitions", got, partitions)
-		}
-		return nil
-	})
+			got := metadata.Topics[0]
+			if len(got.Partitions) != partitions || got.TopicID == not {
+				return fmt.Errorf("%d of %d partitions, id %x", len(got.Partitions), partitions, got.TopicID)
+			}
+			for _, p := range got.Partitions {
+				if p.ErrorCode != 0 || p.Leader < 0 || len(p.ISR) < brokerCount {
+					return fmt.Errorf("partition %d: leader %d, in sync %v, code %d", p.Partition, p.Leader, p.ISR, p.ErrorCode)
+				}
+			}
+			return nil
+		})
+		conn.close()
+	}
 }
 
 // waitFor asks until ready returns nil. Other processes give nothing to wait
