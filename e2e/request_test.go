@@ -125,7 +125,8 @@ func TestARequestOfAllKinds(t *testing.T) {
 	p := startProxy(t, "--require", "mixed-fenced*")
 	admin := adminAt(t, p.bootstrap)
 	createTopic(t, admin, fenced, 1)
-	createTopic(t, admin, plain, 2*brokerCount)
+	// The embedded broker picks leaders at random: enough for each to lead one.
+	createTopic(t, admin, plain, 10*brokerCount)
 	conn := dialLeader(t, p, fenced)
 	partition := ledAlike(t, conn, fenced, plain)
 	var wantFenced, wantPlain []logRecord
