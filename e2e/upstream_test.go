@@ -124,7 +124,8 @@ func createConfiguredTopic(t *testing.T, admin *kadm.Client, name string, partit
 }
 
 // awaitLeaders asks each broker for itself: they learn of a topic one after the
-// other. A topic with the id not is an older one of that name.
+// other, and of its leaders before they lead. A topic with the id not is an
+// older one of that name.
 func awaitLeaders(t *testing.T, topic string, partitions int, not [16]byte) {
 	t.Helper()
 	for _, address := range brokers.addresses() {
@@ -150,6 +151,14 @@ func awaitLeaders(t *testing.T, topic string, partitions int, not [16]byte) {
 		})
 		conn.close()
 	}
+	admin := adminAt(t, brokers.addresses()...)
+	waitFor(t, "leaders of "+topic+" lead", 30*time.Second, func() error {
+		ends, err := admin.ListEndOffsets(t.Context(), topic)
+		if err != nil {
+			return err
+		}
+		return ends.Error()
+	})
 }
 
 // waitFor asks until ready returns nil. Other processes give nothing to wait
