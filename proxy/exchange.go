@@ -223,6 +223,10 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 			e.result.LogStartOffset = r.LogStartOffset
 			e.answeredTime = r.LogAppendTime
 			x.mu.Unlock()
+			if e.appendTime && r.ErrorCode == 0 && r.LogAppendTime == -1 {
+				// Its timestamps are the clients' by now, so they must be checked.
+				e.lane.f.topics.forget(e.lane.key.Topic)
+			}
 			e.lane.answered(&e.ticket, brokerAnswer(r, x.version))
 		default:
 			x.mu.Lock()

@@ -45,3 +45,18 @@ func TestAppendTimeIsToldToClients(t *testing.T) {
 		t.Errorf("got code %d log append time %d, want 0 and the broker's time", p.ErrorCode, p.LogAppendTime)
 	}
 }
+
+// A topic that was LogAppendTime and is CreateTime now must not go on taking old
+// timestamps: the fence's state would expire with them.
+func TestTimestampTypeThatChangedBackIsNoticed(t *testing.T) {
+	l := newLeader(t, "fenced")
+	l.change(func() { l.topics["fenced"].appendTime = true })
+	c := newFencedRig(t, Config{}, l).dial()
+	wantResult(t, c.one(0, identified(0, "a")), 0, 0, "")
+	l.change(func() { l.topics["fenced"].appendTime = false })
+	wantResult(t, c.one(0, identified(1, "b")), 0, 1, "")
+	old := batchOf(batchOptions{timestamp: 1}, record{value: "c", expected: "2", appendID: "x"})
+	if got := c.one(0, old); got.Code != 32 {
+		t.Errorf("got code %d, want 32 INVALID_TIMESTAMP", got.Code)
+	}
+}
