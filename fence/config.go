@@ -30,6 +30,11 @@ type Config struct {
 	// ConnectionIdle is the brokers' connections.max.idle.ms: how long the
 	// bytes of a frozen sender can live.
 	ConnectionIdle time.Duration
+	// AnswerMax bounds Batch.AnswerWithin; 0: no bound. Clients choose their
+	// timeouts, and can keep a broker from a batch for as long as they like by
+	// requests that stand before it on its connection, so without a bound its
+	// bytes could outlive the fence's state.
+	AnswerMax time.Duration
 	// Margin covers the expiry check's interval and clock skew.
 	Margin time.Duration
 	// SameViewRounds is how often in a row a partition's batches may be refused
@@ -55,8 +60,11 @@ func (c *Config) copyLife() time.Duration { return c.ConnectionIdle + c.Margin }
 // the partition cannot be asked whether it is in the log.
 func (c *Config) givenUpAfter() time.Duration { return 16 * c.copyLife() }
 
-// stateUse is how much of a fence state's life a view of it may use up.
-func (c *Config) stateUse() time.Duration { return c.ViewMaxAge + c.ConnectionIdle + c.Margin }
+// stateUse is how much of a fence state's life a view of it may use up: what
+// is sent on it may be waited for, and its bytes live on when it is abandoned.
+func (c *Config) stateUse() time.Duration {
+	return c.ViewMaxAge + c.AnswerMax + c.ConnectionIdle + c.Margin
+}
 
 // Servable reports whether producer state outlives every use of a view of it
 // by enough: half its life is more than a view, a frozen sender's bytes, the

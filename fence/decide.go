@@ -166,7 +166,7 @@ func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
 	t.phase = sent
 	t.sentAt = now.Instant
 	t.used = v
-	p.wakeAt(t.sentAt.Add(t.AnswerWithin))
+	p.wakeAt(p.answerDue(t))
 	p.upstream = append(p.upstream, t)
 	// Batches before it in the queue were looked at while it was not in flight.
 	p.reach.known = false
@@ -174,9 +174,18 @@ func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
 	p.effects = append(p.effects, e)
 }
 
+// answerDue is when the answer to a ticket's transmission is overdue.
+func (p *Partition) answerDue(t *Ticket) ps.Instant {
+	within := t.AnswerWithin
+	if most := p.cfg.AnswerMax; most > 0 {
+		within = min(within, most)
+	}
+	return t.sentAt.Add(within)
+}
+
 // lookSent abandons a transmission whose answer is overdue.
 func (p *Partition) lookSent(now ps.Now, t *Ticket) {
-	due := t.sentAt.Add(t.AnswerWithin)
+	due := p.answerDue(t)
 	if now.Instant < due {
 		p.wakeAt(due)
 		return

@@ -254,9 +254,12 @@ func (c *conn) finish(cause error) {
 	c.moved.Broadcast()
 	c.mu.Unlock()
 	c.cancel(cause)
-	if gone || aborted {
+	switch {
+	case gone || aborted:
 		_ = c.client.Close()
-	} else {
+	case errors.Is(cause, errNoBroker) && !c.answeredAny():
+		closeHard(c.client)
+	default:
 		closeGently(c.client)
 	}
 	c.wg.Wait()
@@ -291,6 +294,16 @@ func (c *conn) endUpstream(abort bool) {
 func closeWrite(conn net.Conn) bool {
 	half, ok := conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
+}
+
+// closeHard resets a connection. It is for clients that were accepted for a
+// broker that turned out to be down: to some libraries an orderly end before the
+// first answer means that the broker wants TLS, which they do not retry.
+func closeHard(conn net.Conn) {
+	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
 }
 
 // closeGently closes a connection on which the peer may still be sending:

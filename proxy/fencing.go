@@ -29,6 +29,8 @@ const (
 	// answerGrace is how much longer than the request's own timeout a stamped
 	// batch's answer is waited for.
 	answerGrace = 5 * time.Second
+	// longestAnswer bounds both together, since clients choose their timeouts.
+	longestAnswer = 2 * time.Minute
 )
 
 // brokerSet is what the fencing needs of the cluster.
@@ -98,7 +100,7 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 		return nil, err
 	}
 	core := fence.Config{
-		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait,
+		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: longestAnswer,
 		SameViewRounds: sameViewRounds, MaxUnsettled: maxUnsettled, Unsafe: cfg.Unsafe,
 	}
 	source := prober.Describe

@@ -34,7 +34,7 @@ func TestAssertedLimits(t *testing.T) {
 func TestServable(t *testing.T) {
 	cfg := proxy.Config{ViewMaxAge: time.Minute, ClockSkew: 10 * time.Second}
 	limits := proxy.BrokerLimits{ConnectionIdle: 10 * time.Minute, ExpiryCheck: 5 * time.Minute}
-	limits.ProducerExpiry = 2 * (16*time.Minute + 10*time.Second)
+	limits.ProducerExpiry = 2 * (18*time.Minute + 10*time.Second)
 	if cfg.Servable(limits) {
 		t.Error("served although half the expiry is just what can be used up")
 	}

@@ -93,9 +93,10 @@ type pending struct {
 
 	slots   ring[*slot]
 	answers ring[answer]
-	claimed int // slots at the front that are slotClaimed
-	held    int // bytes of frames in slots that are done
-	owed    int // answers that go to an onAnswer, until it has returned
+	claimed int  // slots at the front that are slotClaimed
+	held    int  // bytes of frames in slots that are done
+	spoken  bool // something was answered
+	owed    int  // answers that go to an onAnswer, until it has returned
 
 	flushing      bool
 	loopWillFlush bool // the upstreamLoop flushes before it next blocks
@@ -215,6 +216,13 @@ func (c *conn) awaitTurn(s *slot, n int) error {
 	return nil
 }
 
+// answeredAny reports whether the client got any answer.
+func (c *conn) answeredAny() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spoken
+}
+
 // mayHold reports whether an answer of n bytes may be set aside until its turn.
 func (c *conn) mayHold(n int) bool {
 	c.mu.Lock()
@@ -228,6 +236,7 @@ func (c *conn) mayHold(n int) bool {
 func (c *conn) popClaimed(keep int) (more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.spoken = true
 	for ; c.claimed > keep; c.claimed-- {
 		c.recycleLocked(c.slots.pop())
 	}
@@ -328,6 +337,7 @@ func (c *conn) gather() (buf []byte, n int) {
 func (c *conn) popDone(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.spoken = c.spoken || n > 0
 	for range n {
 		s := c.slots.pop()
 		c.held -= len(s.frame)

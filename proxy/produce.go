@@ -11,13 +11,8 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
-	"github.com/offsetproxy/offsetproxy/proxy/prober"
 	"github.com/offsetproxy/offsetproxy/wire"
 )
-
-// lookupTimeout bounds the readings, all together, that a request waits for
-// before it can be judged: names of topic ids, topics' configurations.
-const lookupTimeout = 5 * time.Second
 
 // A batch is held for at most half of its request's timeout. longestHold
 // bounds that, since clients choose their timeouts; untimedHold is for requests
@@ -111,37 +106,6 @@ func (f *fencing) modes(c *conn, view *wire.Produce) (modes []Mode, any bool, er
 	}
 	c.modes = modes
 	return modes, any, nil
-}
-
-func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
-	return f.topics.name(id, func() (string, error) {
-		ctx, cancel, err := c.lookup()
-		if err != nil {
-			return "", err
-		}
-		defer cancel()
-		info, err := f.pool.ReadTopicByID(ctx, c.node, id)
-		return info.Topic.Name, err
-	})
-}
-
-// lookup gives the context of a reading that the request at hand waits for.
-// What is queued upstream does not wait with it.
-func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
-	if err := c.flushUpstream(); err != nil {
-		return nil, nil, err
-	}
-	if c.lookupUntil.IsZero() {
-		c.lookupUntil = time.Now().Add(lookupTimeout)
-	}
-	ctx, cancel := context.WithDeadline(c.ctx, c.lookupUntil)
-	return ctx, cancel, nil
-}
-
-func isUnknownTopic(err error) bool {
-	var refused *prober.BrokerError
-	return errors.As(err, &refused) &&
-		(refused.Code == kerr.UnknownTopicID.Code || refused.Code == kerr.UnknownTopicOrPartition.Code)
 }
 
 // newExchange makes room for the request's results, and its slot.
@@ -251,7 +215,7 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	if f.kind == EmbeddedKfake && view.Version < 5 {
 		return ps.Key{}, kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
 	}
-	topic, err := f.topic(c, string(p.Topic))
+	topic, err := f.topicOf(c, string(p.Topic), p.Partition)
 	switch {
 	case isUnknownTopic(err):
 		return ps.Key{}, kerr.UnknownTopicOrPartition.Code, ""
@@ -259,6 +223,8 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 		return ps.Key{}, kerr.NotLeaderForPartition.Code, "the topic cannot be looked up now; send again"
 	case topic.refusal != "":
 		return ps.Key{}, kerr.PolicyViolation.Code, "topic is not served: " + topic.refusal
+	case !topic.has(p.Partition):
+		return ps.Key{}, kerr.UnknownTopicOrPartition.Code, ""
 	}
 	if code, message := f.inspect(header, p.Records, &topic, e); code != 0 {
 		return ps.Key{}, code, message
@@ -273,29 +239,20 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	return ps.Key{Topic: string(p.Topic), ID: id, Partition: p.Partition}, 0, ""
 }
 
-// topic gives what must be known of a topic.
-func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
-	if t, ok := f.topics.peek(name); ok {
-		return t, nil
-	}
-	ctx, cancel, err := c.lookup()
-	if err != nil {
-		return fencedTopic{}, err
-	}
-	defer cancel()
-	return f.topics.get(ctx, c.node, name)
-}
-
 // inspect reads the batch's records for their conditions and digests.
 func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTopic, e *entry) (int16, string) {
-	f.inspecting <- struct{}{}
-	defer func() { <-f.inspecting }()
 	in := f.inspectors.Get().(*wire.Inspector)
 	defer func() {
 		in.Shrink(keptInspectorBytes)
 		f.inspectors.Put(in)
 	}()
-	found, err := in.Inspect(header, batch)
+	// What is large waits for its turn; small batches do not wait behind it.
+	found, err := in.InspectWithin(header, batch, keptInspectorBytes)
+	if errors.Is(err, wire.ErrTooLarge) {
+		f.inspecting <- struct{}{}
+		defer func() { <-f.inspecting }()
+		found, err = in.Inspect(header, batch)
+	}
 	if err != nil {
 		return kafkaCode(err), err.Error()
 	}

@@ -130,7 +130,7 @@ func (f *fencing) readingFailed(key ps.Key, err error) (code int16, final bool) 
 			return refused.Code, true
 		case kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code, kerr.InconsistentTopicID.Code:
 			// Deleted, perhaps created anew: what was learnt of it is void.
-			f.topics.forget(key.Topic)
+			f.topics.suspect(key.Topic)
 		}
 		return refused.Code, false
 	}

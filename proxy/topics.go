@@ -20,6 +20,8 @@ const (
 	// topicAge is for how long what was learnt of a topic is used. The
 	// brokers' expiry is dynamic, so it has to be looked at again.
 	topicAge = 10 * time.Minute
+	// suspectAge is for how long what was learnt of a topic is beyond doubt.
+	suspectAge = time.Second
 	// topicMemory bounds the topics remembered.
 	topicMemory = 100_000
 )
@@ -27,11 +29,16 @@ const (
 // fencedTopic is what must be known of a topic before it can be fenced.
 type fencedTopic struct {
 	id [16]byte
+	// partitions is one more than the largest partition there is.
+	partitions int32
 	// appendTime: message.timestamp.type is LogAppendTime.
 	appendTime bool
 	// refusal says, for a person, why the topic is not served; empty: it is.
 	refusal string
 }
+
+// has reports whether the topic had this partition when it was looked up.
+func (t *fencedTopic) has(partition int32) bool { return 0 <= partition && partition < t.partitions }
 
 // topicLoader reads what must be known of a topic, asking the broker node.
 // An error wrapping *prober.BrokerError with UNKNOWN_TOPIC_OR_PARTITION means
@@ -125,6 +132,18 @@ func (b *topicBook) forget(name string) {
 	b.mu.Unlock()
 }
 
+// suspect drops what is known of a topic unless it was learnt just now: a
+// client that names partitions which do not exist must not have others wait for
+// the topic to be looked up again and again.
+func (b *topicBook) suspect(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e, ok := b.topics[name]; ok && e.done() && time.Since(e.at) < suspectAge {
+		return
+	}
+	b.dropLocked(name)
+}
+
 func (b *topicBook) dropLocked(name string) {
 	if e, ok := b.topics[name]; ok && e.counted {
 		b.unserved.Add(-1)
@@ -203,6 +222,9 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		return fencedTopic{}, err
 	}
 	t := fencedTopic{id: info.Topic.ID}
+	for _, p := range info.Partitions {
+		t.partitions = max(t.partitions, p.Partition+1)
+	}
 	if f.kind == EmbeddedKfake {
 		f.learnLimits(node, f.asserted)
 		return t, nil
@@ -226,9 +248,9 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	}
 	f.learnLimits(node, limits)
 	if c := f.core.Load(); !c.Servable() {
-		return f.refuseTopic(name, t, fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, %s %s, margin %s)",
-			configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.ConnectionIdle+c.Margin,
-			c.ViewMaxAge, configConnectionIdle, c.ConnectionIdle, c.Margin)), nil
+		return f.refuseTopic(name, t, fmt.Sprintf("%s=%s is too short: half of it must exceed %s (view_max_age %s, answers %s, %s %s, margin %s)",
+			configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.AnswerMax+c.ConnectionIdle+c.Margin,
+			c.ViewMaxAge, c.AnswerMax, configConnectionIdle, c.ConnectionIdle, c.Margin)), nil
 	}
 	return t, nil
 }

@@ -68,6 +68,13 @@ func (in *Inspector) Shrink(keep int) {
 // wrapped, and *RecordError for a condition that is not well formed; a corrupt
 // batch is corrupt whatever its headers say.
 func (in *Inspector) Inspect(h BatchHeader, batch []byte) (Inspection, error) {
+	return in.InspectWithin(h, batch, in.maxDecompressed)
+}
+
+// InspectWithin is Inspect with another bound on the decompressed size, where
+// that is smaller. What is not compressed is not bounded by it.
+func (in *Inspector) InspectWithin(h BatchHeader, batch []byte, most int) (Inspection, error) {
+	most = min(most, in.maxDecompressed)
 	if len(batch) < batchHeaderSize || h.NumRecords < 1 {
 		return Inspection{}, fmt.Errorf("batch of %d bytes, %d records: %w", len(batch), h.NumRecords, ErrCorrupt)
 	}
@@ -77,7 +84,7 @@ func (in *Inspector) Inspect(h BatchHeader, batch []byte) (Inspection, error) {
 	payload := batch[batchHeaderSize:]
 	if codec := h.Codec(); codec != CodecNone {
 		var err error
-		in.decompressed, err = Decompress(in.decompressed, codec, payload, in.maxDecompressed)
+		in.decompressed, err = Decompress(in.decompressed, codec, payload, most)
 		payload = in.decompressed
 		if cap(in.decompressed) > keptBuffer {
 			in.decompressed = nil

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Some libraries take an orderly end before the first answer for a broker that
+// wants TLS, and give up for good; a reset they try again.
+func TestClientOfADeadBrokerIsReset(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	address := r.BrokerAddrs()[0]
+	l.server.Close()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	formatter := kmsg.NewRequestFormatter()
+	if _, err := conn.Write(formatter.AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(seamPatience))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v, want a reset", err)
+	}
+}
+
+// A client that names partitions which do not exist must not have the topic
+// looked up for each, nor views read.
+func TestPartitionsThatDoNotExistCostNoReadings(t *testing.T) {
+	l := newLeader(t, "fenced")
+	c := newFencedRig(t, Config{}, l).dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 0, 0, "")
+	metadata, views := l.count(kmsg.Metadata), l.count(kmsg.OffsetForLeaderEpoch)
+	var parts []part
+	for p := int32(100); p < 600; p++ {
+		parts = append(parts, part{topic: "fenced", partition: p, records: conditional(0, "x")})
+	}
+	for _, got := range resultsOf(c.produce(9, -1, parts...)) {
+		if got.Code != 3 {
+			t.Fatalf("partition %d: got code %d, want 3", got.Partition, got.Code)
+		}
+	}
+	if got := l.count(kmsg.Metadata) - metadata; got > 2 {
+		t.Errorf("topic was looked up %d times", got)
+	}
+	if got := l.count(kmsg.OffsetForLeaderEpoch) - views; got > 0 {
+		t.Errorf("%d log ends were read", got)
+	}
+	wantResult(t, c.one(0, conditional(1, "b")), 0, 1, "")
+}
+
+// Batches that take long to decompress must not hold up small ones.
+func TestSmallBatchesDoNotWaitForInspectors(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	for range cap(r.fencing.inspecting) {
+		r.fencing.inspecting <- struct{}{}
+	}
+	wantResult(t, r.dial().one(0, conditional(0, "a")), 0, 0, "")
+	for range cap(r.fencing.inspecting) {
+		<-r.fencing.inspecting
+	}
+}

@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/proxy/prober"
+)
+
+// lookupTimeout bounds the readings, all together, that a request waits for
+// before it can be judged: names of topic ids, topics' configurations.
+const lookupTimeout = 5 * time.Second
+
+// topicName finds the name of a topic id.
+func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
+	return f.topics.name(id, func() (string, error) {
+		ctx, cancel, err := c.lookup()
+		if err != nil {
+			return "", err
+		}
+		defer cancel()
+		info, err := f.pool.ReadTopicByID(ctx, c.node, id)
+		return info.Topic.Name, err
+	})
+}
+
+// lookup gives the context of a reading that the request at hand waits for.
+// What is queued upstream does not wait with it.
+func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
+	if err := c.flushUpstream(); err != nil {
+		return nil, nil, err
+	}
+	if c.lookupUntil.IsZero() {
+		c.lookupUntil = time.Now().Add(lookupTimeout)
+	}
+	ctx, cancel := context.WithDeadline(c.ctx, c.lookupUntil)
+	return ctx, cancel, nil
+}
+
+func isUnknownTopic(err error) bool {
+	var refused *prober.BrokerError
+	return errors.As(err, &refused) &&
+		(refused.Code == kerr.UnknownTopicID.Code || refused.Code == kerr.UnknownTopicOrPartition.Code)
+}
+
+// topic gives what must be known of a topic.
+func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
+	if t, ok := f.topics.peek(name); ok {
+		return t, nil
+	}
+	ctx, cancel, err := c.lookup()
+	if err != nil {
+		return fencedTopic{}, err
+	}
+	defer cancel()
+	return f.topics.get(ctx, c.node, name)
+}
+
+// topicOf is topic for a partition of it. One that the topic did not have when
+// it was looked up may be new; a view of one that does not exist is not asked for.
+func (f *fencing) topicOf(c *conn, name string, partition int32) (fencedTopic, error) {
+	t, err := f.topic(c, name)
+	if err == nil && t.refusal == "" && !t.has(partition) {
+		f.topics.suspect(name)
+		return f.topic(c, name)
+	}
+	return t, err
+}
