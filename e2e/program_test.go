@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
@@ -64,15 +65,19 @@ func TestDemoOnACluster(t *testing.T) {
 		!strings.Contains(got.stdout, "violations. The first of them:") {
 		t.Errorf("demo --unsafe: got %+v", got)
 	}
-	topics, err := adminAt(t, brokers.addresses()...).ListTopics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range topics {
-		if strings.HasPrefix(name, "offsetproxy-demo") {
-			t.Errorf("the demo left its topic %s", name)
+	admin := adminAt(t, brokers.addresses()...)
+	waitFor(t, "the demo's topics are gone", 30*time.Second, func() error {
+		topics, err := admin.ListTopics(t.Context())
+		if err != nil {
+			return err
 		}
-	}
+		for name := range topics {
+			if strings.HasPrefix(name, "offsetproxy-demo") {
+				return fmt.Errorf("topic %s is there", name)
+			}
+		}
+		return nil
+	})
 }
 
 // TestAppendAndNext are the commands that scripts use.

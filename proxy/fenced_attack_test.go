@@ -69,3 +69,12 @@ func TestSmallBatchesDoNotWaitForInspectors(t *testing.T) {
 		<-r.fencing.inspecting
 	}
 }
+
+// Brokers that are taken for kfake and are not would make a success of every
+// duplicate, and no word would be said of it.
+func TestKafkaTakenForKfakeIsNotServed(t *testing.T) {
+	l := newLeader(t, "fenced")
+	c := newFencedRig(t, Config{BrokerKind: EmbeddedKfake}, l).dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 44, -1,
+		"topic is not served: the brokers' kind is set to kfake and they are not kfake: set it to kafka")
+}

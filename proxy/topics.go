@@ -226,8 +226,14 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		t.partitions = max(t.partitions, p.Partition+1)
 	}
 	if f.kind == EmbeddedKfake {
+		// On Kafka every duplicate would pass for a success.
+		configs, err := f.pool.ReadBrokerConfigs(ctx, node, configConnectionIdle)
+		var refused *prober.BrokerError
+		if _, tells := configs[configConnectionIdle]; tells || errors.As(err, &refused) {
+			return f.refuseTopic(name, t, "the brokers' kind is set to kfake and they are not kfake: set it to kafka"), nil
+		}
 		f.learnLimits(node, f.asserted)
-		return t, nil
+		return t, err
 	}
 	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
 	if lacksRight(err) {
