@@ -9,7 +9,7 @@ append() { # EXPECTED VALUE
     -H "expected-offset=$1" -H "append-id=$RANDOM-$(date +%s%N)" 2>&1; then
     echo "appended at $1"
   else
-    echo "not appended at $1"
+    echo "refused or unknown at $1"
   fi
 }
 
