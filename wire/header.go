@@ -137,9 +137,7 @@ func (h RequestHeader) ProduceAcks(frame []byte) (int16, error) {
 			return 0, fmt.Errorf("%w: transactional id", ErrShortHeader)
 		}
 		size := int(int16(binary.BigEndian.Uint16(body)))
-		if size < -1 {
-			return 0, fmt.Errorf("%w: transactional id", ErrShortHeader)
-		}
+		// Any negative length is null, as brokers read it.
 		skip = 2 + max(0, size)
 	}
 	if len(body) < skip+2 {
