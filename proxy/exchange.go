@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // entryState is where one partition of an exchange is on its way.
@@ -365,28 +365,9 @@ func skipHeaderTags(body []byte, flexible bool) ([]byte, error) {
 	if !flexible {
 		return body, nil
 	}
-	count, body, ok := uvarint(body)
-	for ; ok && count > 0; count-- {
-		if _, body, ok = uvarint(body); !ok { // tag
-			break
-		}
-		var size uint64
-		if size, body, ok = uvarint(body); ok && size <= uint64(len(body)) {
-			body = body[size:]
-		} else {
-			ok = false
-		}
-	}
+	rest, ok := wire.SkipTags(body)
 	if !ok {
 		return nil, fmt.Errorf("%w: header", errAnswer)
 	}
-	return body, nil
-}
-
-func uvarint(b []byte) (uint64, []byte, bool) {
-	v, n := binary.Uvarint(b)
-	if n <= 0 {
-		return 0, nil, false
-	}
-	return v, b[n:], true
+	return rest, nil
 }

@@ -56,7 +56,7 @@ func ParseRequestHeader(frame []byte) (RequestHeader, error) {
 	}
 	rest, ok := h.clientID(frame[fixedHeader:])
 	if ok && h.APIVersion >= api.flexibleFrom {
-		rest, ok = skipTags(rest)
+		rest, ok = SkipTags(rest)
 	}
 	if !ok {
 		return h, fmt.Errorf("%w: api key %d version %d", ErrShortHeader, h.APIKey, h.APIVersion)
@@ -83,8 +83,9 @@ func (h *RequestHeader) clientID(src []byte) (rest []byte, ok bool) {
 	return src[n:], true
 }
 
-// skipTags skips a section of tagged fields (KIP-482).
-func skipTags(src []byte) (rest []byte, ok bool) {
+// SkipTags skips a section of tagged fields (KIP-482) at the front of src; false
+// if src ends within it.
+func SkipTags(src []byte) (rest []byte, ok bool) {
 	count, n := binary.Uvarint(src)
 	if n <= 0 {
 		return nil, false
@@ -186,7 +187,7 @@ func AnswerBodyOffset(answer []byte, apiKey, apiVersion int16) (int, error) {
 	if !FlexibleAnswer(apiKey, apiVersion) {
 		return 4, nil
 	}
-	rest, ok := skipTags(answer[4:])
+	rest, ok := SkipTags(answer[4:])
 	if !ok {
 		return 0, fmt.Errorf("%w: answer to api key %d version %d", ErrShortHeader, apiKey, apiVersion)
 	}
