@@ -46,6 +46,9 @@ type Options struct {
 	Properties map[string]string
 	// Heap is the maximum Java heap of a node, as for -Xmx; default 768m.
 	Heap string
+	// Security has clients authenticate, and lets them do what ACLs allow. Nil:
+	// anybody may do anything.
+	Security *Security
 }
 
 func (o Options) withDefaults() Options {
@@ -60,6 +63,7 @@ type Cluster struct {
 	version string
 	dir     string
 	tempDir bool
+	tools   string // what tools need to be let in; empty: nothing
 	java    javaCommand
 	nodes   []*node // index is NodeID−1
 }
@@ -70,6 +74,11 @@ type Cluster struct {
 // holds the last lines of the output of the node that failed.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
+	if options.Security != nil {
+		if err := options.Security.check(); err != nil {
+			return nil, err
+		}
+	}
 	java, err := prepareJava(ctx, options.Version)
 	if err != nil {
 		return nil, err
@@ -106,9 +115,12 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 			return err
 		}
 	}
-	layout := layout{dir: c.dir, brokers: options.Brokers, firstPort: firstPort, extra: options.Properties}
+	layout := layout{dir: c.dir, brokers: options.Brokers, firstPort: firstPort, security: options.Security, extra: options.Properties}
 	if err := layout.write(); err != nil {
 		return err
+	}
+	if options.Security != nil {
+		c.tools = layout.tools()
 	}
 	for id := NodeID(1); int(id) <= options.Brokers; id++ {
 		c.nodes = append(c.nodes, &node{
@@ -225,6 +237,10 @@ func (c *Cluster) Tool(ctx context.Context, class string, args ...string) ([]byt
 	}
 	return output, nil
 }
+
+// ToolConfig is the file that tools of a secured cluster take as
+// --command-config, to act as the super user; empty where none is needed.
+func (c *Cluster) ToolConfig() string { return c.tools }
 
 // Jars is the directory with the jars of this version, kafka-clients among
 // them: a class path for Java programs that talk to the cluster.

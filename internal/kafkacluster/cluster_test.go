@@ -3,6 +3,7 @@ package kafkacluster
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -41,5 +42,39 @@ func TestRealBrokerLivesDiesAndComesBack(t *testing.T) {
 	}
 	if err := cluster.Kill(2); !errors.Is(err, ErrNoSuchNode) {
 		t.Errorf("kill of node 2: got %v, want ErrNoSuchNode", err)
+	}
+}
+
+// TestSecuredBrokerAsksWhoOneIs: the super user may, somebody else may not.
+func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
+	if os.Getenv("OFFSETPROXY_E2E") != "kafka" {
+		t.Skip("OFFSETPROXY_E2E is not kafka")
+	}
+	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", Security: &Security{
+		Super: Login{"root", "root-secret"}, Users: []Login{{"app", "app-secret"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	create := func(config string) error {
+		_, err := cluster.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.Bootstrap(),
+			"--command-config", config, "--create", "--topic", "secured")
+		return err
+	}
+	app := filepath.Join(t.TempDir(), "app.properties")
+	if err := os.WriteFile(app, []byte(Login{"app", "app-secret"}.clientProperties()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var failed *ToolError
+	if err := create(app); !errors.As(err, &failed) {
+		t.Errorf("as a user without rights: got %v, want a refusal", err)
+	}
+	if err := create(cluster.ToolConfig()); err != nil {
+		t.Errorf("as the super user: %v", err)
 	}
 }

@@ -11,6 +11,9 @@
 // included. Faults are part of the contract: a node can be killed, frozen and
 // brought back on its own log.
 //
-// Non-goals: TLS, SASL, separate controllers, data that is to be kept (Stop is
+// With Options.Security clients log in (SASL PLAIN or SCRAM, without TLS) and do
+// what ACLs allow.
+//
+// Non-goals: TLS, separate controllers, data that is to be kept (Stop is
 // a SIGKILL), and machines other than this one.
 package kafkacluster

@@ -28,6 +28,7 @@ type layout struct {
 	dir       string
 	brokers   int
 	firstPort int
+	security  *Security // nil: anybody may do anything
 	extra     map[string]string
 }
 
@@ -45,10 +46,18 @@ func (l layout) data(id NodeID) string { return filepath.Join(l.dir, fmt.Sprintf
 
 func (l layout) log4j() string { return filepath.Join(l.dir, log4jFile) }
 
-// write puts every node's configuration in place.
+// tools is the file that Kafka's tools take as --command-config.
+func (l layout) tools() string { return filepath.Join(l.dir, "tools.properties") }
+
+// write puts every node's configuration in place, and the tools'.
 func (l layout) write() error {
 	if err := os.WriteFile(l.log4j(), []byte(log4jConfig), 0o644); err != nil {
 		return err
+	}
+	if l.security != nil {
+		if err := os.WriteFile(l.tools(), []byte(l.security.Super.clientProperties()), 0o600); err != nil {
+			return err
+		}
 	}
 	for id := NodeID(1); int(id) <= l.brokers; id++ {
 		if err := os.WriteFile(l.properties(id), []byte(l.render(id)), 0o644); err != nil {
@@ -86,6 +95,9 @@ func (l layout) render(id NodeID) string {
 		"transaction.state.log.num.partitions": "3",
 		"auto.create.topics.enable":            "false",
 		"group.initial.rebalance.delay.ms":     "0",
+	}
+	if l.security != nil {
+		maps.Copy(properties, l.security.properties(l.address(id), l.controller(id)))
 	}
 	maps.Copy(properties, l.extra)
 	var text strings.Builder

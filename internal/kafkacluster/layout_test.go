@@ -1,6 +1,7 @@
 package kafkacluster
 
 import (
+	"errors"
 	"net"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,37 @@ func TestSingleBrokerNeedsNoReplicas(t *testing.T) {
 	for _, want := range []string{"min.insync.replicas=1", "offsets.topic.replication.factor=1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant a line %s", text, want)
+		}
+	}
+}
+
+// TestSecuredNodeLetsNobodyInByDefault: what is not forbidden here would make
+// tests of missing rights pass.
+func TestSecuredNodeLetsNobodyInByDefault(t *testing.T) {
+	l := layout{dir: "/d", brokers: 1, firstPort: 9092, security: &Security{
+		Super: Login{"root", "r"}, Users: []Login{{"app", "a"}},
+	}}
+	lines := strings.Split(l.render(1), "\n")
+	for _, want := range []string{
+		"listeners=CLIENTS://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+		"listener.security.protocol.map=CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"allow.everyone.if.no.acl.found=false",
+		"super.users=User:ANONYMOUS;User:root",
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		`listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required` +
+			` username="root" password="r" user_root="r" user_app="a";`,
+	} {
+		if n := count(lines, want); n != 1 {
+			t.Errorf("line %q: got %d times, want once in\n%s", want, n, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func TestLoginsThatNeedEscapesAreRefused(t *testing.T) {
+	for _, l := range []Login{{"", "p"}, {"u", ""}, {"u", `a"b`}, {"u;", "p"}, {"u", "a b"}, {"u", "a\nb"}} {
+		s := Security{Super: Login{"root", "r"}, Users: []Login{l}}
+		if err := s.check(); !errors.Is(err, ErrBadLogin) {
+			t.Errorf("%+q: got %v, want ErrBadLogin", l, err)
 		}
 	}
 }

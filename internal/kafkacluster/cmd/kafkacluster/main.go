@@ -32,6 +32,20 @@ func (p properties) Set(text string) error {
 	return nil
 }
 
+// logins collects repeated -user name=password flags, the super user first.
+type logins []kafkacluster.Login
+
+func (l *logins) String() string { return "" }
+
+func (l *logins) Set(text string) error {
+	user, password, ok := strings.Cut(text, "=")
+	if !ok {
+		return errors.New("want name=password")
+	}
+	*l = append(*l, kafkacluster.Login{User: user, Password: password})
+	return nil
+}
+
 func main() {
 	options := kafkacluster.Options{Properties: properties{}}
 	flag.StringVar(&options.Version, "version", "", "Kafka version (default $KAFKA_VERSION, else "+kafkacluster.DefaultVersion+")")
@@ -40,10 +54,15 @@ func main() {
 	flag.StringVar(&options.Dir, "dir", "", "directory for configuration, logs and data, kept at the end (default: a temporary one)")
 	flag.StringVar(&options.Heap, "heap", "", "Java heap of a broker (default 768m)")
 	flag.Var(properties(options.Properties), "set", "broker property name=value, repeatable")
+	var users logins
+	flag.Var(&users, "user", "SASL user name=password, repeatable; the first is the super user, the others may do what ACLs allow (default: no SASL, no ACLs)")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "kafkacluster: unexpected argument %q; see -help\n", flag.Arg(0))
 		os.Exit(2)
+	}
+	if len(users) > 0 {
+		options.Security = &kafkacluster.Security{Super: users[0], Users: users[1:]}
 	}
 	if err := run(options); err != nil {
 		fmt.Fprintln(os.Stderr, "kafkacluster:", err)
