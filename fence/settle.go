@@ -77,6 +77,25 @@ func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored)
 	return c
 }
 
+// proves reports whether what lies at the batch's offsets passes for the batch.
+// Of batches that may lie anywhere the log holds a copy only where the proxy
+// tried one, so that an equal one there is taken for it.
+func (t *Ticket) proves(c comparison) bool {
+	switch {
+	case c.equal < len(t.Records):
+		return false
+	case t.AtEnd:
+		return true
+	case t.Replay == ReplayOff:
+		return false
+	}
+	return c.allAppendIDs || t.Replay == ReplayContent
+}
+
+// mayPass reports whether some of what lies at the batch's offsets may be the
+// batch's. Conditional batches are cut anew by clients, others are not.
+func (t *Ticket) mayPass(c comparison) bool { return c.equal > 0 && !(t.AtEnd && c.other > 0) }
+
 // identify decides a batch whose expected offset is below the committed end:
 // refused, if no record stored at any of its offsets is its own.
 func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
@@ -106,11 +125,13 @@ func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
 // identified gives the verdict on a batch of which no transmission is open.
 func (p *Partition) identified(t *Ticket, c comparison, next, logStart ps.Offset) {
 	switch {
-	case c.equal == len(t.Records) && c.allAppendIDs:
+	case t.proves(c):
 		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
-	case c.equal > 0, c.missing > 0 && c.other > 0:
+	case t.mayPass(c), c.missing > 0 && c.other > 0:
 		p.unknown(t)
-	case c.missing > 0 && logStart > t.Expected:
+	case c.missing > 0:
+		// Deleted or compacted away: nothing of it is in the log. That it was
+		// there once cannot be told any more, and log_start says so.
 		p.decide(t, Verdict{Kind: Taken, Next: next, LogStart: logStart})
 	default:
 		p.decide(t, Verdict{Kind: Taken, Next: next, LogStart: ps.NoOffset})
@@ -299,7 +320,8 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 		return
 	}
 	c := compare(t.base, t.Records, upTo, s)
-	if !st.AppendTime && p.cfg.keeps(guardTypeBit) || c.equal == 0 {
+	marks := t.Marking == MarkLogAppendTime && !st.AppendTime && p.cfg.keeps(guardTypeBit)
+	if marks || c.equal == 0 {
 		// A duplicate: this transmission left nothing in the log. What it
 		// leaves open is only what was open before it.
 		if t.again {
@@ -313,9 +335,8 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 	switch {
 	case t.base != t.Expected && c.equal == len(t.Records):
 		p.state.Forget(t.open)
-		p.state.AppendedElsewhere(now.Instant, t.base, len(t.Records), t.sentAt)
-		p.decide(t, Verdict{Kind: Violation, Offset: t.base})
-	case t.base == t.Expected && c.equal == len(t.Records) && c.allAppendIDs:
+		p.misplaced(now, t, t.base)
+	case t.base == t.Expected && (t.proves(c) || c.equal == len(t.Records) && c.allAppendIDs):
 		p.state.Settle(t.Expected, t.Records)
 		p.state.Accepted()
 		p.decide(t, Verdict{Kind: Won, Offset: t.base})
@@ -332,10 +353,10 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 	}
 	c := compare(t.Expected, t.Records, upTo, s)
 	switch {
-	case c.equal == len(t.Records) && c.allAppendIDs:
+	case t.proves(c):
 		p.state.Settle(t.Expected, t.Records)
 		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
-	case c.equal > 0:
+	case t.mayPass(c):
 		// Mine, or an equal record of another writer: the log cannot tell.
 		// What lies beyond the committed end stays open.
 		p.state.Settle(t.Expected, t.Records[:upTo-t.Expected])

@@ -89,8 +89,9 @@ type Verdict struct {
 	Offset ps.Offset
 	// Next is a lower bound of the committed end (Taken, NotReached, Unknown).
 	Next ps.Offset
-	// LogStart is set (not NoOffset) on Taken when the expected offset lies
-	// before the log's start.
+	// LogStart is set (not NoOffset) on Taken when nothing is stored any more at
+	// the batch's offsets: they lie before the log's start, which it is, or were
+	// compacted away.
 	LogStart ps.Offset
 	// Replayed: Won, but recognised in the log rather than appended now.
 	Replayed bool
