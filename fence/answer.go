@@ -41,9 +41,9 @@ const (
 // judge says what an answer means, for the only transmission of a batch that
 // is outstanding. Brokers append before they wait for replicas, so an error
 // with a base offset is about records that are in the leader's log.
-func judge(c *Config, a Answer) meaning {
+func judge(c *Config, marking Marking, a Answer) meaning {
 	base := a.BaseOffset
-	if c.Marking == MarkLogStartOffset && a.Code != codeNone {
+	if marking == MarkLogStartOffset && a.Code != codeNone {
 		base = ps.NoOffset // kfake leaves it 0 on errors
 	}
 	switch a.Code {
@@ -53,9 +53,11 @@ func judge(c *Config, a Answer) meaning {
 			return appended
 		case base < 0:
 			return noIdea // no broker says so
-		case c.Marking == MarkLogStartOffset && a.LogStart == ps.NoOffset:
+		case marking == MarkNone:
+			return ambiguous
+		case marking == MarkLogStartOffset && a.LogStart == ps.NoOffset:
 			return notNow
-		case c.Marking == MarkLogAppendTime && a.LogAppendTime != -1 && c.keeps(guardAppendTime):
+		case marking == MarkLogAppendTime && a.LogAppendTime != -1 && c.keeps(guardAppendTime):
 			return ambiguous
 		}
 		return appended

@@ -20,19 +20,19 @@ func TestJudgeEveryCode(t *testing.T) {
 		case slices.Contains(notAppended, code):
 			want = refusedByBroker
 		}
-		if got := judge(&Config{}, Answer{Code: code, BaseOffset: ps.NoOffset, LogAppendTime: -1}); got != want {
+		if got := judge(&Config{}, MarkLogAppendTime, Answer{Code: code, BaseOffset: ps.NoOffset, LogAppendTime: -1}); got != want {
 			t.Errorf("code %d without a base offset: got %v, want %v", code, got, want)
 		}
 		if code == 0 {
 			continue
 		}
 		for _, base := range []ps.Offset{0, 7} {
-			if got := judge(&Config{}, Answer{Code: code, BaseOffset: base, LogAppendTime: -1}); got != noIdea {
+			if got := judge(&Config{}, MarkLogAppendTime, Answer{Code: code, BaseOffset: base, LogAppendTime: -1}); got != noIdea {
 				t.Errorf("code %d at %d: got %v, want %v", code, base, got, noIdea)
 			}
 		}
 		kfake := Answer{Code: code, BaseOffset: 0, LogAppendTime: -1, LogStart: -1}
-		if got := judge(&Config{Marking: MarkLogStartOffset}, kfake); got != want {
+		if got := judge(&Config{}, MarkLogStartOffset, kfake); got != want {
 			t.Errorf("code %d of kfake: got %v, want %v", code, got, want)
 		}
 	}
@@ -40,20 +40,22 @@ func TestJudgeEveryCode(t *testing.T) {
 
 func TestJudgeSuccess(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		config Config
-		answer Answer
-		want   meaning
+		name    string
+		config  Config
+		marking Marking
+		answer  Answer
+		want    meaning
 	}{
-		{"fresh", Config{}, Answer{BaseOffset: 5, LogAppendTime: -1}, appended},
-		{"fresh, log start not carried", Config{}, Answer{BaseOffset: 5, LogAppendTime: -1, LogStart: -1}, appended},
-		{"duplicate or LogAppendTime", Config{}, Answer{BaseOffset: 5, LogAppendTime: 0}, ambiguous},
-		{"kfake, fresh", Config{Marking: MarkLogStartOffset}, Answer{BaseOffset: 5, LogAppendTime: -1}, appended},
-		{"kfake, LogAppendTime", Config{Marking: MarkLogStartOffset}, Answer{BaseOffset: 5, LogAppendTime: 9}, appended},
-		{"kfake, duplicate", Config{Marking: MarkLogStartOffset}, Answer{BaseOffset: 5, LogAppendTime: -1, LogStart: -1}, notNow},
-		{"unsafe", Config{Unsafe: true}, Answer{BaseOffset: 5, LogAppendTime: 9}, appended},
+		{"fresh", Config{}, MarkLogAppendTime, Answer{BaseOffset: 5, LogAppendTime: -1}, appended},
+		{"fresh, log start not carried", Config{}, MarkLogAppendTime, Answer{BaseOffset: 5, LogAppendTime: -1, LogStart: -1}, appended},
+		{"duplicate or LogAppendTime", Config{}, MarkLogAppendTime, Answer{BaseOffset: 5, LogAppendTime: 0}, ambiguous},
+		{"kfake, fresh", Config{}, MarkLogStartOffset, Answer{BaseOffset: 5, LogAppendTime: -1}, appended},
+		{"kfake, LogAppendTime", Config{}, MarkLogStartOffset, Answer{BaseOffset: 5, LogAppendTime: 9}, appended},
+		{"kfake, duplicate", Config{}, MarkLogStartOffset, Answer{BaseOffset: 5, LogAppendTime: -1, LogStart: -1}, notNow},
+		{"unmarked", Config{}, MarkNone, Answer{BaseOffset: 5, LogAppendTime: -1}, ambiguous},
+		{"unsafe", Config{Unsafe: true}, MarkLogAppendTime, Answer{BaseOffset: 5, LogAppendTime: 9}, appended},
 	} {
-		if got := judge(&c.config, c.answer); got != c.want {
+		if got := judge(&c.config, c.marking, c.answer); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

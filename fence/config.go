@@ -13,13 +13,14 @@ const (
 	MarkLogAppendTime Marking = iota
 	// MarkLogStartOffset: log_start_offset is −1 for a duplicate (kfake).
 	MarkLogStartOffset
+	// MarkNone: not at all, or in a way that is not known. Only the log tells an
+	// append from a duplicate.
+	MarkNone
 )
 
 // Config is what the decision depends on. All durations must be positive; the
 // proxy validates them. Shared between partitions and never changed.
 type Config struct {
-	// Marking is how the brokers mark a duplicate; zero: MarkLogAppendTime.
-	Marking Marking
 	// ViewMaxAge bounds the age of what a decision may rest on.
 	ViewMaxAge time.Duration
 	// AdmissionWait is the least time after which a waiting batch stops

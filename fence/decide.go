@@ -18,6 +18,10 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 	if p.expire(now, t) {
 		return
 	}
+	if t.free() {
+		p.lookFree(now, t)
+		return
+	}
 	if !p.cfg.Unsafe && p.twinUpstream(t) {
 		return // its answer decides about the same records
 	}
@@ -47,10 +51,8 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 		fresh = max(fresh, overtake)
 		overtaking = true
 	}
-	v, ok := p.state.View()
-	if !ok || v.Leader != t.Node || v.At < fresh ||
-		v.At < t.ConnOpened && p.cfg.keeps(guardConnAge) ||
-		now.Instant.Sub(v.At) >= p.cfg.ViewMaxAge && p.cfg.keeps(guardViewAge) {
+	v, ok := p.viewFor(now, t, fresh)
+	if !ok {
 		p.lookAt(now, t, t.Node)
 		return
 	}
@@ -78,6 +80,17 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 	default:
 		p.sendOn(now, t, v)
 	}
+}
+
+// viewFor is the view for sending the ticket's batch; false: it must be read.
+func (p *Partition) viewFor(now ps.Now, t *Ticket, fresh ps.Instant) (ps.View, bool) {
+	v, ok := p.state.View()
+	if !ok || v.Leader != t.Node || v.At < fresh ||
+		v.At < t.ConnOpened && p.cfg.keeps(guardConnAge) ||
+		now.Instant.Sub(v.At) >= p.cfg.ViewMaxAge && p.cfg.keeps(guardViewAge) {
+		return ps.View{}, false
+	}
+	return v, true
 }
 
 // beyond: the batch expects an offset that the log has not reached.
@@ -114,7 +127,7 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	}
 	// A tail view is of the past; the broker refuses a stale one only while
 	// it still has the state.
-	if v.FromTail && v.HasState && p.cfg.Marking == MarkLogAppendTime &&
+	if v.FromTail && v.HasState && t.Marking != MarkLogStartOffset &&
 		now.Wall.Sub(v.StateTimestamp) >= p.cfg.ProducerExpiry/2-p.cfg.stateUse() {
 		p.lookAt(now, t, t.Node)
 		return
@@ -129,7 +142,7 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		sequence = 0
 	}
 	t.again = false
-	for _, u := range p.openFor(t) {
+	for _, u := range p.openCopies(t) {
 		// Stamped as before, the broker appends at most one of the copies. One
 		// whose bytes are gone can only be committed at its place, by a leader
 		// that has it in its log: never besides another.

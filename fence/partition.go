@@ -83,6 +83,7 @@ func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
 // Admit takes in a batch. Some effect may already send or decide it.
 func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
+	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)
 	return p.run(now)
 }
@@ -107,7 +108,7 @@ func (p *Partition) Answered(now ps.Now, t *Ticket, a Answer) []Effect {
 	if t.phase != sent && p.cfg.keeps(guardAbandon) {
 		return p.run(now)
 	}
-	switch judge(p.cfg, a) {
+	switch judge(p.cfg, t.Marking, a) {
 	case appended:
 		p.acknowledged(now, t, a)
 	case notNow:
@@ -165,7 +166,7 @@ func (p *Partition) leftNothing(now ps.Now, t *Ticket, v Verdict) {
 // othersOpen reports whether a transmission of any of the ticket's records is
 // open, or was when the ticket's own, which is not, was sent.
 func (p *Partition) othersOpen(t *Ticket) bool {
-	return p.cfg.keeps(guardWeak) &&
+	return p.cfg.keeps(guardWeak) && t.concerned() &&
 		(t.again || p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t))
 }
 
@@ -176,8 +177,7 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 		return
 	}
 	if a.BaseOffset != t.Expected {
-		p.state.AppendedElsewhere(now.Instant, a.BaseOffset, len(t.Records), t.sentAt)
-		p.decide(t, Verdict{Kind: Violation, Offset: a.BaseOffset})
+		p.misplaced(now, t, a.BaseOffset)
 		return
 	}
 	p.state.Settle(t.Expected, t.Records)
@@ -190,10 +190,23 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
 }
 
+// misplaced: the batch was appended at another offset than its stamp stands for.
+// To one that may lie anywhere no harm is done, but others are not safe.
+func (p *Partition) misplaced(now ps.Now, t *Ticket, at ps.Offset) {
+	p.state.AppendedElsewhere(now.Instant, at, len(t.Records), t.sentAt)
+	if t.AtEnd {
+		p.effects = append(p.effects, Effect{Kind: RaiseAlarm, Ticket: t, Alarm: Misplaced, Offset: at})
+		p.decide(t, Verdict{Kind: Won, Offset: at})
+		return
+	}
+	p.decide(t, Verdict{Kind: Violation, Offset: at})
+}
+
 func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
 	return ps.Append{
 		At: at, Records: t.Records, Epoch: t.epoch, BaseSequence: t.baseSequence,
-		MaxTimestamp: t.MaxTimestamp, Leader: t.used.Leader, LeaderEpoch: t.used.LeaderEpoch, SentAt: t.sentAt,
+		MaxTimestamp: t.MaxTimestamp, Leader: t.used.Leader, LeaderEpoch: t.used.LeaderEpoch,
+		ArmAtZero: t.used.ArmAtZero, SentAt: t.sentAt,
 	}
 }
 
@@ -214,6 +227,9 @@ func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 	t.phase = waiting
 	t.needAfter = now.Instant
 	t.looks, t.nextLook = 0, 0
+	if t.AtEnd {
+		t.Expected, t.tied = ps.NoOffset, false
+	}
 }
 
 // readBack: the log must tell what became of an earlier transmission of the
@@ -233,7 +249,7 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 	t.open = p.state.Unsettle(&ps.Unsettled{
 		Expected: t.Expected, Records: t.Records,
 		Epoch: t.epoch, BaseSequence: t.baseSequence, SentAt: now.Instant, Node: t.Node,
-		NextLook: t.HoldUntil,
+		NextLook: t.HoldUntil, Anywhere: t.AtEnd,
 	})
 }
 
@@ -372,12 +388,28 @@ func (p *Partition) remove(t *Ticket) {
 }
 
 func (p *Partition) decide(t *Ticket, v Verdict) {
+	if t.AtEnd && (v.Kind == Taken || v.Kind == NotReached) {
+		p.freeAgain(t)
+		return
+	}
 	if v.Kind != Taken {
 		v.LogStart = ps.NoOffset
 	}
 	t.phase = done
 	p.changed = true
 	p.effects = append(p.effects, Effect{Kind: Decide, Ticket: t, Verdict: v})
+}
+
+// freeAgain: where a batch that may lie anywhere was tried, it is not and never
+// will be. Time limits are looked at when it is its turn.
+func (p *Partition) freeAgain(t *Ticket) {
+	t.phase, t.Expected, t.open, t.again = waiting, ps.NoOffset, nil, false
+	t.tied = false
+	t.looks, t.nextLook = 0, 0
+	if t.detached {
+		p.giveBack(t, HoldExpired)
+	}
+	p.changed = true
 }
 
 func (p *Partition) unknown(t *Ticket) {
@@ -393,7 +425,7 @@ func (p *Partition) giveBack(t *Ticket, r Reason) {
 // decideUnsent gives v to a ticket of which this proxy knows no transmission
 // whose fate is open, and Unknown to any other.
 func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
-	if p.cfg.keeps(guardWeak) && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t)) {
+	if p.cfg.keeps(guardWeak) && t.concerned() && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t)) {
 		p.unknown(t)
 		return
 	}
@@ -416,6 +448,15 @@ func (p *Partition) twinUpstream(t *Ticket) bool {
 func (p *Partition) openFor(t *Ticket) []*ps.Unsettled {
 	p.overlapping = p.state.AppendOverlapping(p.overlapping[:0], t.Expected, t.Records)
 	return p.overlapping
+}
+
+// openCopies lists the open transmissions of the ticket's batch, until the next
+// call.
+func (p *Partition) openCopies(t *Ticket) []*ps.Unsettled {
+	if !t.concerned() {
+		return nil
+	}
+	return p.openFor(t)
 }
 
 func (p *Partition) wakeAt(at ps.Instant) {

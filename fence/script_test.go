@@ -16,8 +16,9 @@ import (
 // an effect, or a line of state where the command asks for it. Run with
 // -rewrite to write outputs anew, and read the difference.
 //
-//	config [marking=log-start] [rounds=n] [max-unsettled=n] [broken=guard]   a new partition that knows nothing
+//	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [broken=guard]   a new partition that knows nothing
 //	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
+//	    [replay=content|off] | admit a at=end [tried=5] …
 //	    records default to one named as the ticket; records of one name are equal;
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
@@ -40,6 +41,7 @@ func TestScripts(t *testing.T) {
 
 type script struct {
 	cfg     Config
+	marking Marking
 	now     ps.Instant
 	part    *Partition
 	tickets map[string]*Ticket
@@ -59,6 +61,7 @@ func (s *script) reset() {
 		ViewMaxAge: time.Minute, AdmissionWait: 50 * time.Millisecond, ProducerExpiry: 24 * time.Hour,
 		ConnectionIdle: 10 * time.Minute, Margin: 10 * time.Minute, SameViewRounds: 3,
 	}
+	s.marking = MarkLogAppendTime
 	s.part = New(&s.cfg, new(ps.State))
 	s.tickets, s.names, s.digests = map[string]*Ticket{}, map[*Ticket]string{}, map[string]uint64{}
 }
@@ -169,9 +172,7 @@ var guardNames = map[string]guard{
 }
 
 func (s *script) configure(a arguments) {
-	if a.text("marking", "") == "log-start" {
-		s.cfg.Marking = MarkLogStartOffset
-	}
+	s.marking = map[string]Marking{"log-start": MarkLogStartOffset, "none": MarkNone}[a.text("marking", "")]
 	s.cfg.SameViewRounds = int(a.int("rounds", int64(s.cfg.SameViewRounds)))
 	s.cfg.MaxUnsettled = int(a.int("max-unsettled", 0))
 	s.cfg.Unsafe = a.d.HasArg("unsafe")
@@ -192,10 +193,17 @@ func (s *script) record(name string, appendID bool) ps.Record {
 func (s *script) ticket(a arguments) *Ticket {
 	name := a.first()
 	t := &Ticket{Batch: Batch{
-		Expected: a.offset("at", 0), MaxTimestamp: s.clock().Wall + ps.Timestamp(a.ago("ts", "0s").Milliseconds()),
-		Node: ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1h")),
+		MaxTimestamp: s.clock().Wall + ps.Timestamp(a.ago("ts", "0s").Milliseconds()),
+		Node:         ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1h")),
 		HoldUntil: s.now.Add(a.ago("hold", "10s")), AnswerWithin: a.ago("answer", "5s"),
+		Marking: s.marking,
+		Replay:  map[string]Replay{"content": ReplayContent, "off": ReplayOff}[a.text("replay", "id")],
 	}}
+	if t.AtEnd = a.text("at", "") == "end"; t.AtEnd {
+		t.Expected = a.offset("tried", ps.NoOffset)
+	} else {
+		t.Expected = a.offset("at", 0)
+	}
 	for r := range strings.SplitSeq(a.text("records", name), ",") {
 		t.Records = append(t.Records, s.record(r, a.d.HasArg("append-id")))
 	}

@@ -6,10 +6,33 @@ import (
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
-// Batch is what the fence needs to know of a conditional batch. Its first
-// record must get offset Expected, the others the offsets after it.
+// Replay says when records in the log that equal a conditional batch's pass for
+// the batch itself, so that its sender is told of a success.
+type Replay int
+
+const (
+	// ReplayID: when each carries the same append-id.
+	ReplayID Replay = iota
+	// ReplayContent: always; for senders whose records are unique.
+	ReplayContent
+	// ReplayOff: never. A success is only ever said of an append that a broker
+	// acknowledged, except where no answer of a broker says so much (MarkNone,
+	// and topics with LogAppendTime).
+	ReplayOff
+)
+
+// Batch is what the fence needs to know of a batch.
 type Batch struct {
+	// Expected is the offset that the first record must get; the others get
+	// those after it. See AtEnd.
 	Expected ps.Offset
+	// AtEnd: the batch goes wherever the log ends. Expected is then where it was
+	// tried last, if its fate is unknown, or NoOffset; the fence sets it.
+	AtEnd bool
+	// Replay; zero: ReplayID. It does not matter to AtEnd batches.
+	Replay Replay
+	// Marking is how the broker Node marks a duplicate; zero: MarkLogAppendTime.
+	Marking Marking
 	// Records identifies each record; not empty. The fence keeps the slice.
 	Records []ps.Record
 	// MaxTimestamp is the largest record timestamp.
@@ -63,6 +86,9 @@ type Ticket struct {
 	admittedAt ps.Instant
 	// detached: nobody waits for the verdict any more.
 	detached bool
+	// tied: a copy of this AtEnd batch was tried at Expected, and what became of
+	// it decides. Without it, equal records there are another batch's.
+	tied bool
 
 	// Of the transmission under way or answered last.
 	sentAt       ps.Instant
@@ -99,9 +125,19 @@ func (t *Ticket) predicted() ps.View {
 	return v
 }
 
+// free reports whether the ticket may get any offset.
+func (t *Ticket) free() bool { return t.AtEnd && t.Expected == ps.NoOffset }
+
+// concerned reports whether open transmissions of equal records at the ticket's
+// offsets are copies of its batch.
+func (t *Ticket) concerned() bool { return !t.AtEnd || t.tied }
+
 // overlaps reports whether both tickets have a record in common: then they
 // are copies of one batch, however a client cut it.
 func (t *Ticket) overlaps(o *Ticket) bool {
+	if t.free() || o.free() {
+		return false
+	}
 	for i, r := range t.Records {
 		j := t.Expected + ps.Offset(i) - o.Expected
 		if j >= 0 && j < ps.Offset(len(o.Records)) && o.Records[j] == r {

@@ -1,5 +1,7 @@
 package partitionstate
 
+import "slices"
+
 // recentMax bounds the records remembered while a partition is in use (16
 // bytes each), recentIdle while nothing is in flight for it.
 const (
@@ -57,4 +59,14 @@ func (r *recent) trim(n int) {
 	copy(kept, r.records[drop:])
 	r.records = kept
 	r.base += Offset(drop)
+}
+
+// find is the offset at which the remembered records begin with these.
+func (r *recent) find(records []Record) (Offset, bool) {
+	for i := 0; i+len(records) <= len(r.records); i++ {
+		if r.records[i] == records[0] && slices.Equal(r.records[i:i+len(records)], records) {
+			return r.base + Offset(i), true
+		}
+	}
+	return NoOffset, false
 }

@@ -181,6 +181,7 @@ type Append struct {
 	MaxTimestamp Timestamp
 	Leader       NodeID
 	LeaderEpoch  LeaderEpoch
+	ArmAtZero    bool    // as in the View that it was stamped from
 	SentAt       Instant // before its bytes were given to the connection
 }
 
@@ -203,7 +204,7 @@ func (s *State) Acknowledged(now Instant, a Append) {
 	s.view = View{
 		Leader: a.Leader, LeaderEpoch: a.LeaderEpoch,
 		Next: next, HasState: true, Sequence: a.BaseSequence.Plus(n), Epoch: a.Epoch,
-		StateTimestamp: a.MaxTimestamp, HighWatermark: next, At: a.SentAt,
+		StateTimestamp: a.MaxTimestamp, HighWatermark: next, ArmAtZero: a.ArmAtZero, At: a.SentAt,
 	}
 	s.hasView = true
 	s.newestEpoch, s.epochKnown = a.LeaderEpoch, true
@@ -222,6 +223,11 @@ func (s *State) DropView() { s.hasView = false }
 // Known returns the records known to lie at offsets from … upTo−1, or false
 // if one of them is not known. The slice is valid until the next transition.
 func (s *State) Known(from, upTo Offset) ([]Record, bool) { return s.recent.get(from, upTo) }
+
+// Recall is where these records, not empty, lie one after the other among those
+// remembered, and whether they do. Equal records of others are found as well,
+// unless they carry append-ids.
+func (s *State) Recall(records []Record) (Offset, bool) { return s.recent.find(records) }
 
 // Learned notes committed records that were read from the log.
 func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }

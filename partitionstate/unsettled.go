@@ -17,6 +17,9 @@ type Unsettled struct {
 	SentAt       Instant
 	// Node is the broker it was sent to.
 	Node NodeID
+	// Anywhere: its records may as well lie at other offsets, by other
+	// transmissions of the batch.
+	Anywhere bool
 
 	// NextLook and Looks pace the reading of the log for it.
 	NextLook Instant
@@ -160,6 +163,9 @@ func (u *Unsettled) Overlaps(expected Offset, records []Record) bool {
 // Misplaces reports whether a record found at an offset is one of the
 // transmission's, not settled, that was promised another offset.
 func (u *Unsettled) Misplaces(r Record, at Offset) bool {
+	if u.Anywhere {
+		return false
+	}
 	for i, mine := range u.Records {
 		if !u.gone[i] && mine == r && u.Expected+Offset(i) != at {
 			return true

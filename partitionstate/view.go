@@ -25,6 +25,9 @@ type View struct {
 	// FromTail: the pair was taken from the last committed batch's header,
 	// and so describes the instant of that append, not of the reading.
 	FromTail bool
+	// ArmAtZero: the leader lets a producer id that it knows nothing of begin only
+	// with sequence 0, so that the fence is armed with it and not with the offset.
+	ArmAtZero bool
 	// At is when the reading (or the append that confirmed it) was begun.
 	At Instant
 }
@@ -33,17 +36,24 @@ type View struct {
 // Next.
 func (v View) Stamp() (ProducerEpoch, Sequence) {
 	if !v.HasState {
-		return 0, ArmingSequence(v.Next)
+		return 0, v.arming()
 	}
 	return v.Epoch, v.Sequence
 }
 
+func (v View) arming() Sequence {
+	if v.ArmAtZero {
+		return 0
+	}
+	return ArmingSequence(v.Next)
+}
+
 // Aligned reports whether the sequence due at Next is the one that arming
 // there would use. Without drift (no foreign append since the fence was
-// armed) it always is.
+// armed) it always is, unless the fence was armed with 0.
 func (v View) Aligned() bool {
 	_, s := v.Stamp()
-	return s == ArmingSequence(v.Next)
+	return s == v.arming()
 }
 
 // SamePair reports whether both views would stamp a batch at the same offset
