@@ -22,26 +22,6 @@ const (
 	EmbeddedKfake
 )
 
-// Mode is what a rule asks of Produce requests to the topics it matches.
-type Mode int
-
-const (
-	// ModeOff forwards untouched.
-	ModeOff Mode = iota
-	// ModeRequire fences conditional batches and refuses all others.
-	ModeRequire
-)
-
-// Rule applies a mode to the topics that match a glob pattern. The first match
-// wins.
-type Rule struct {
-	// Topics is the pattern, in the syntax of path.Match: '*' matches any run
-	// of characters. Not empty.
-	Topics string
-	// Mode is what holds for the topics that match.
-	Mode Mode
-}
-
 // PortRange is an inclusive range of TCP ports. The broker with node id n is
 // served on First+n, so every replica of the proxy agrees without talking to
 // the others. A node id that falls outside needs an entry in
@@ -68,7 +48,8 @@ type Config struct {
 
 	// Rules are tried in order; no match means Default.
 	Rules []Rule
-	// Default is the mode of topics that no rule matches; zero: ModeOff.
+	// Default is the mode of topics that no rule matches; zero: ModeOff. A last
+	// rule "*" has options too.
 	Default Mode
 
 	// FenceID is the constant producer id of all proxies of a cluster;
@@ -103,6 +84,9 @@ type Config struct {
 	// IdleViews is how many partitions' views are kept while nothing is in
 	// flight for them; default 100,000.
 	IdleViews int
+	// MaxRuleTopics bounds the topics whose rule is remembered, so that the
+	// patterns are not tried for each request; default 100,000.
+	MaxRuleTopics int
 
 	// MaxFrameBytes is the largest request frame accepted; default 100 MiB.
 	MaxFrameBytes int

@@ -66,9 +66,9 @@ type conn struct {
 	first    bool // no whole request was read yet
 	idle     int  // idle ticks in a row
 	lastSeen uint64
-	// produceView and modes are scratch for the Produce request in frame.
+	// produceView and rules are scratch for the Produce request in frame.
 	produceView wire.Produce
-	modes       []Mode
+	rules       []*rule
 	// lookupUntil ends the readings that the request in frame waits for; zero:
 	// it has not waited for any.
 	lookupUntil time.Time

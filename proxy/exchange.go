@@ -32,6 +32,7 @@ type entry struct {
 	x     *exchange
 	index int // into the request's partitions
 	state entryState
+	rule  *rule
 
 	// Of fenced partitions.
 	lane      *lane // nil: not fenced
@@ -101,7 +102,7 @@ func (e *entry) ready(s *fence.Effect) bool {
 func (e *entry) decided(d *fence.Effect) {
 	x := e.x
 	e.lane.f.observe(e, d.Verdict)
-	code, message := verdictCode(d.Verdict, e.ticket.Expected)
+	code, message := e.rule.tell(d.Verdict, e.ticket.Expected)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.lane.users.Add(-1)

@@ -198,7 +198,7 @@ func startFenced(t testing.TB, cfg Config) *fencedRig {
 	t.Helper()
 	r := &fencedRig{t: t, done: make(chan struct{})}
 	cfg.Listen = "127.0.0.1:0"
-	cfg.Rules = append(cfg.Rules, Rule{"fenced*", ModeRequire})
+	cfg.Rules = append(cfg.Rules, Rule{Topics: "fenced*", Mode: ModeRequire})
 	cfg.Logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if cfg.DrainTimeout == 0 {
 		cfg.DrainTimeout = time.Second

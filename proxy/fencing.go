@@ -53,6 +53,7 @@ type fencing struct {
 
 	fenceID        int64
 	kind           BrokerKind
+	marking        fence.Marking
 	asserted       BrokerLimits
 	clockSkew      time.Duration
 	maxPartitions  int
@@ -79,10 +80,10 @@ type fencing struct {
 	limits map[int32]BrokerLimits // by node id
 }
 
-func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, error) {
+func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metrics) (*fencing, error) {
 	f := &fencing{
 		brokers: brokers,
-		rules:   newRuleBook(cfg.Rules, cfg.Default),
+		rules:   rules,
 		logger:  cfg.Logger,
 		metrics: metrics,
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
@@ -105,7 +106,7 @@ func newFencing(cfg *Config, brokers brokerSet, metrics *metrics) (*fencing, err
 	}
 	source := prober.Describe
 	if cfg.BrokerKind == EmbeddedKfake {
-		core.Marking, source = fence.MarkLogStartOffset, prober.TailBatch
+		f.marking, source = fence.MarkLogStartOffset, prober.TailBatch
 	}
 	f.core.Store(&core)
 	f.pool = prober.New(prober.Config{

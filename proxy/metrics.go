@@ -20,11 +20,12 @@ const (
 	limitRewritten   = "max_rewritten_bytes"
 	limitPartitions  = "max_produce_partitions"
 	limitUnpacked    = "max_decompressed_bytes"
+	limitRuleTopics  = "max_rule_topics"
 )
 
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
-		limitPartitions, limitUnpacked}
+		limitPartitions, limitUnpacked, limitRuleTopics}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )

@@ -26,8 +26,8 @@ const (
 // next batch.
 const keptInspectorBytes = 1 << 20
 
-// produce takes over a Produce request if at least one of its partitions is
-// under a rule. frame is the whole frame with its 4 length bytes; it is changed
+// produce takes over a Produce request if at least one of its partitions is to
+// be fenced. frame is the whole frame with its 4 length bytes; it is changed
 // in place. If handled, the request's slot is made (unless acks=0) and all that
 // was to be sent is sent; if not, the request is to be relayed as it is. An
 // error ends the connection as closeAfter does. It runs on the clientLoop.
@@ -36,9 +36,9 @@ func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, er
 	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
 		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
-	modes, any, err := f.modes(c, view)
-	if err != nil || !any {
-		return false, err
+	rules, most := f.rulesOf(c, view)
+	if most < ModeEnforce {
+		return false, nil
 	}
 	if n := len(view.Partitions); n > f.maxPartitions {
 		f.metrics.limit(limitPartitions)
@@ -48,7 +48,7 @@ func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, er
 	if err != nil {
 		return true, err
 	}
-	f.admit(x, view, modes)
+	f.admit(x, view, rules)
 	return true, x.send(frame, view)
 }
 
@@ -60,9 +60,8 @@ func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error
 	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
 		return malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
-	_, any, err := f.modes(c, view)
-	if err != nil || !any || view.Acks == 0 {
-		return err
+	if _, most := f.rulesOf(c, view); most < ModeEnforce || view.Acks == 0 {
+		return nil
 	}
 	x, err := f.newExchange(c, h, view)
 	if err != nil {
@@ -74,38 +73,35 @@ func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error
 	return nil
 }
 
-// modeUnknownTopic is that of a topic id which the broker does not know. The
-// broker may learn of it at any moment and the topic be a fenced one, so the
-// partition is refused here rather than sent there to be refused.
-const modeUnknownTopic Mode = -1
-
-// modes finds each partition's mode. A topic id that cannot be resolved now
-// may be that of a fenced topic, so it counts as one, and is refused later.
-func (f *fencing) modes(c *conn, view *wire.Produce) (modes []Mode, any bool, err error) {
-	modes = c.modes[:0]
+// rulesOf finds each partition's rule, and the largest mode among them. A topic
+// id that cannot be resolved now may be that of a fenced topic, so it counts as
+// one, and is refused later.
+func (f *fencing) rulesOf(c *conn, view *wire.Produce) (rules []*rule, most Mode) {
+	rules = c.rules[:0]
 	c.lookupUntil = time.Time{}
 	for i := range view.Partitions {
-		p := &view.Partitions[i]
-		if view.Version >= 13 && p.Topic == nil {
-			switch name, err := f.topicName(c, p.TopicID); {
-			case isUnknownTopic(err):
-				modes = append(modes, modeUnknownTopic)
-				any = true
-				continue
-			case err != nil:
-				modes = append(modes, ModeRequire)
-				any = true
-				continue
-			default:
-				p.Topic = []byte(name)
-			}
-		}
-		m := f.rules.mode(p.Topic)
-		any = any || m != ModeOff
-		modes = append(modes, m)
+		r := f.ruleOf(c, view, &view.Partitions[i])
+		most = max(most, r.mode)
+		rules = append(rules, r)
 	}
-	c.modes = modes
-	return modes, any, nil
+	c.rules = rules
+	return rules, most
+}
+
+// ruleOf finds a partition's rule; where the request names topics by id, the
+// partition gets the topic's name.
+func (f *fencing) ruleOf(c *conn, view *wire.Produce, p *wire.ProducePartition) *rule {
+	if view.Version >= 13 && p.Topic == nil {
+		name, err := f.topicName(c, p.TopicID)
+		switch {
+		case isUnknownTopic(err):
+			return unknownTopic
+		case err != nil:
+			return unnamedTopic
+		}
+		p.Topic = []byte(name)
+	}
+	return f.rules.rule(p.Topic)
 }
 
 // newExchange makes room for the request's results, and its slot.
@@ -145,9 +141,9 @@ func (f *fencing) newExchange(c *conn, h wire.RequestHeader, view *wire.Produce)
 	return x, nil
 }
 
-// admit examines each partition: what is not under a rule is ready, what is
+// admit examines each partition: what is not to be fenced is ready, what is
 // wrong is refused, and what is fenced goes to its lane.
-func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
+func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 	hold := min(x.timeout/2, longestHold)
 	if x.timeout == 0 {
 		hold = untimedHold
@@ -155,14 +151,15 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
 	seen := map[ps.Key]bool{}
 	for i := range view.Partitions {
 		p, e := &view.Partitions[i], &x.entries[i]
-		if modes[i] == ModeOff {
+		e.rule = rules[i]
+		if !e.rule.fenced() {
 			x.mu.Lock()
 			e.state = entryReady
 			x.mu.Unlock()
 			continue
 		}
 		key, code, message := ps.Key{}, kerr.UnknownTopicID.Code, ""
-		if modes[i] != modeUnknownTopic {
+		if e.rule != unknownTopic {
 			key, code, message = f.examine(x.c, view, p, e)
 		}
 		if code == 0 && seen[key] {
@@ -176,6 +173,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, modes []Mode) {
 		}
 		seen[key] = true
 		e.ticket.Node = ps.NodeID(x.c.node)
+		e.ticket.Marking = f.marking
 		e.ticket.ConnOpened = x.c.openedAt
 		e.ticket.HoldUntil = x.arrived.Add(hold)
 		e.ticket.AnswerWithin = x.timeout + answerGrace

@@ -56,8 +56,9 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	host, _, _ := splitAddress(cfg.Listen) // checked by validate
 	p.topology = newTopology(&p.cfg, host)
-	if newRuleBook(cfg.Rules, cfg.Default).fenceAny() {
-		if p.fencing, err = newFencing(&p.cfg, p, m); err != nil {
+	rules := newRuleBook(&p.cfg, func() { m.limit(limitRuleTopics) })
+	if rules.most() > ModeOff {
+		if p.fencing, err = newFencing(&p.cfg, rules, p, m); err != nil {
 			return nil, err
 		}
 	}

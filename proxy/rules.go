@@ -2,68 +2,131 @@ package proxy
 
 import (
 	"path"
+	"regexp"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// ruleBook finds the mode of a topic by the rules, remembering what it found.
-// Safe for concurrent use.
+// rule is a Rule ready for use. It is never changed.
+type rule struct {
+	mode Mode
+	// topics reports whether the rule is for a topic.
+	topics func(topic string) bool
+	// code is that of the refusals which options can choose.
+	code    int16
+	options RuleOptions
+}
+
+// fenced reports whether batches of the rule's topics go to the fence.
+func (r *rule) fenced() bool { return r.mode >= ModeEnforce }
+
+// unnamedTopic and unknownTopic are for partitions of a topic id. The first: its
+// name cannot be found out now, so it may be a fenced one, and is refused later.
+// The second: the broker does not know it; it may learn of it at any moment and
+// the topic be a fenced one, so the partition is refused here rather than sent
+// there to be refused.
+var (
+	unnamedTopic = newRule(Rule{Mode: ModeRequire})
+	unknownTopic = newRule(Rule{Mode: ModeRequire})
+)
+
+// newRule readies a rule that was validated.
+func newRule(r Rule) *rule {
+	ready := &rule{mode: r.Mode, options: r.Options.inForce()}
+	ready.code = ready.options.ErrorCode
+	if r.TopicsRegexp != "" {
+		ready.topics = regexp.MustCompile(wholeName(r.TopicsRegexp)).MatchString
+	} else {
+		ready.topics = func(topic string) bool {
+			// A topic's name has no '/', which '*' does not match.
+			ok, _ := path.Match(r.Topics, topic)
+			return ok
+		}
+	}
+	return ready
+}
+
+// wholeName has an expression match a whole name or not at all.
+func wholeName(expression string) string { return `\A(?:` + expression + `)\z` }
+
+// inForce fills in the defaults.
+func (o RuleOptions) inForce() RuleOptions {
+	if o.ErrorCode == 0 {
+		o.ErrorCode = kerr.OffsetOutOfRange.Code
+	}
+	if o.ExpectedOffsetHeader == "" {
+		o.ExpectedOffsetHeader = "expected-offset"
+	}
+	if o.AppendIDHeader == "" {
+		o.AppendIDHeader = "append-id"
+	}
+	return o
+}
+
+// ruleBook finds the rule of a topic, remembering what it found. Safe for
+// concurrent use.
 type ruleBook struct {
-	rules    []Rule
-	fallback Mode
+	rules    []*rule
+	fallback *rule
+	memory   int // bounds found
+	full     func()
 
 	mu    sync.RWMutex
-	found map[string]Mode
+	found map[string]*rule
 }
 
 // longestTopicName is the most bytes that a topic's name can have in Kafka.
 const longestTopicName = 249
 
-// ruleMemory bounds the topics whose mode is remembered.
-const ruleMemory = 100_000
-
-func newRuleBook(rules []Rule, fallback Mode) *ruleBook {
-	return &ruleBook{rules: rules, fallback: fallback, found: map[string]Mode{}}
+// newRuleBook readies the rules of a configuration that is in force. full is
+// called each time what was found is forgotten, for the limit MaxRuleTopics.
+func newRuleBook(cfg *Config, full func()) *ruleBook {
+	b := &ruleBook{
+		fallback: newRule(Rule{Mode: cfg.Default}),
+		memory:   cfg.MaxRuleTopics, full: full, found: map[string]*rule{},
+	}
+	for _, r := range cfg.Rules {
+		b.rules = append(b.rules, newRule(r))
+	}
+	return b
 }
 
-// fenceAny reports whether any topic may be fenced.
-func (b *ruleBook) fenceAny() bool {
-	if b.fallback != ModeOff {
-		return true
-	}
+// most is the largest mode that a topic may have.
+func (b *ruleBook) most() Mode {
+	most := b.fallback.mode
 	for _, r := range b.rules {
-		if r.Mode != ModeOff {
-			return true
-		}
+		most = max(most, r.mode)
 	}
-	return false
+	return most
 }
 
-// mode is the mode of a topic. It does not allocate for topics seen before.
-func (b *ruleBook) mode(topic []byte) Mode {
+// rule is the rule of a topic. It does not allocate for topics seen before.
+func (b *ruleBook) rule(topic []byte) *rule {
 	b.mu.RLock()
-	m, ok := b.found[string(topic)]
+	r, ok := b.found[string(topic)]
 	b.mu.RUnlock()
 	if ok {
-		return m
+		return r
 	}
-	m = b.match(string(topic))
+	r = b.match(string(topic))
 	if len(topic) > longestTopicName {
-		return m // no broker has it, so it is not worth remembering
+		return r // no broker has it, so it is not worth remembering
 	}
 	b.mu.Lock()
-	if len(b.found) >= ruleMemory {
+	defer b.mu.Unlock()
+	if len(b.found) >= b.memory {
 		clear(b.found)
+		b.full()
 	}
-	b.found[string(topic)] = m
-	b.mu.Unlock()
-	return m
+	b.found[string(topic)] = r
+	return r
 }
 
-func (b *ruleBook) match(topic string) Mode {
+func (b *ruleBook) match(topic string) *rule {
 	for _, r := range b.rules {
-		// The pattern was validated; a topic's name has no '/'.
-		if ok, _ := path.Match(r.Topics, topic); ok {
-			return r.Mode
+		if r.topics(topic) {
+			return r
 		}
 	}
 	return b.fallback

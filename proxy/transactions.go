@@ -11,8 +11,8 @@ import (
 // bytes: decoding takes a multiple of it. It is enough for some 10,000 topics.
 const maxAddPartitions = 1 << 20
 
-// addPartitions answers an AddPartitionsToTxn request that names a topic under
-// a rule: a transaction's markers take offsets in every partition it was told
+// addPartitions answers an AddPartitionsToTxn request that names a fenced
+// topic: a transaction's markers take offsets in every partition it was told
 // of, even when it is aborted before it writes. The rest of the request is not
 // attempted, as brokers do when they refuse a part of it. It reports whether
 // it took the request over. It runs on the clientLoop.
@@ -32,7 +32,7 @@ func (f *fencing) addPartitions(c *conn, h wire.RequestHeader, frame []byte) (bo
 	answer.Version = h.APIVersion
 	refused := false
 	verdict := func(topic string) int16 {
-		if f.rules.mode([]byte(topic)) == ModeOff {
+		if !f.rules.rule([]byte(topic)).fenced() {
 			return kerr.OperationNotAttempted.Code
 		}
 		refused = true

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path"
 	"strconv"
 	"time"
 
@@ -75,16 +74,8 @@ func (c *Config) fillIn() error {
 			c.AdvertisedHost = "127.0.0.1"
 		}
 	}
-	for i, rule := range c.Rules {
-		if _, err := path.Match(rule.Topics, ""); err != nil || rule.Topics == "" {
-			return badField(fmt.Sprintf("Rules[%d].Topics", i), "bad pattern %q", rule.Topics)
-		}
-		if rule.Mode < ModeOff || rule.Mode > ModeRequire {
-			return badField(fmt.Sprintf("Rules[%d].Mode", i), "unknown mode %d", rule.Mode)
-		}
-	}
-	if c.Default < ModeOff || c.Default > ModeRequire {
-		return badField("Default", "unknown mode %d", c.Default)
+	if err := c.checkRules(); err != nil {
+		return err
 	}
 	if c.BrokerKind < ApacheKafka || c.BrokerKind > EmbeddedKfake {
 		return badField("BrokerKind", "unknown kind %d", c.BrokerKind)
@@ -160,6 +151,7 @@ func (c *Config) defaultNumbers() error {
 		initial int
 	}{
 		{"IdleViews", &c.IdleViews, 100_000},
+		{"MaxRuleTopics", &c.MaxRuleTopics, 100_000},
 		{"MaxFrameBytes", &c.MaxFrameBytes, 100 * mebibyte},
 		{"MaxDecompressedBytes", &c.MaxDecompressedBytes, 64 * mebibyte},
 		{"MaxProducePartitions", &c.MaxProducePartitions, 16_384},

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,21 @@ func TestNewNamesTheBadField(t *testing.T) {
 		{"Rules[0].Topics", func(c *proxy.Config) { c.Rules = []proxy.Rule{{Topics: "[", Mode: proxy.ModeRequire}} }},
 		{"Rules[0].Topics", func(c *proxy.Config) { c.Rules = []proxy.Rule{{Mode: proxy.ModeRequire}} }},
 		{"Rules[0].Mode", func(c *proxy.Config) { c.Rules = []proxy.Rule{{Topics: "*", Mode: 99}} }},
+		{"Rules[1].Topics", func(c *proxy.Config) { c.Rules = []proxy.Rule{{Topics: "*"}, {Topics: "a[", Mode: proxy.ModeOff}} }},
+		{"Rules[0].TopicsRegexp", func(c *proxy.Config) { c.Rules = []proxy.Rule{{Topics: "*", TopicsRegexp: ".*"}} }},
+		{"Rules[0].TopicsRegexp", func(c *proxy.Config) { c.Rules = []proxy.Rule{{TopicsRegexp: "("}} }},
+		{"Rules[0].TopicsRegexp", func(c *proxy.Config) { c.Rules = []proxy.Rule{{TopicsRegexp: "a)|(b"}} }},
+		{"Rules[0].Options.ErrorCode", option(func(o *proxy.RuleOptions) { o.ErrorCode = 6 })},
+		{"Rules[0].Options.Replay", option(func(o *proxy.RuleOptions) { o.Replay = -1 })},
+		{"Rules[0].Options.Replay", option(func(o *proxy.RuleOptions) { o.Replay = 3 })},
+		{"Rules[0].Options.Encoding", option(func(o *proxy.RuleOptions) { o.Encoding = 2 })},
+		{"Rules[0].Options.ExpectedOffsetHeader", option(func(o *proxy.RuleOptions) { o.ExpectedOffsetHeader = strings.Repeat("h", 256) })},
+		{"Rules[0].Options.AppendIDHeader", option(func(o *proxy.RuleOptions) { o.AppendIDHeader = "\xff" })},
+		{"Rules[0].Options.AppendIDHeader", option(func(o *proxy.RuleOptions) { o.AppendIDHeader = "expected-offset" })},
+		{"Rules[0].Options.AppendIDHeader", option(func(o *proxy.RuleOptions) { o.ExpectedOffsetHeader = "append-id" })},
+		{"MaxRuleTopics", func(c *proxy.Config) { c.MaxRuleTopics = -1 }},
 		{"Default", func(c *proxy.Config) { c.Default = -1 }},
+		{"Default", func(c *proxy.Config) { c.Default = proxy.ModeRequire + 1 }},
 		{"BrokerKind", func(c *proxy.Config) { c.BrokerKind = 99 }},
 		{"FenceID", func(c *proxy.Config) { c.FenceID = -1 }},
 		{"MaxFrameBytes", func(c *proxy.Config) { c.MaxFrameBytes = -1 }},
@@ -83,7 +98,10 @@ func TestInForceFollowsFromListen(t *testing.T) {
 func TestInForceKeepsWhatIsGiven(t *testing.T) {
 	given := proxy.Config{
 		Bootstrap: []string{"broker:9092"}, Listen: "0.0.0.0:9092", AdvertisedHost: "p", BrokerPorts: proxy.PortRange{First: 1, Last: 2},
-		FenceID: 7, ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7,
+		FenceID: 7, ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7, MaxRuleTopics: 7,
+		Rules: []proxy.Rule{{TopicsRegexp: "a|b", Mode: proxy.ModeObserve, Options: proxy.RuleOptions{
+			ErrorCode: 44, Replay: proxy.ReplayOff, ExpectedOffsetHeader: "e", AppendIDHeader: "a", Encoding: proxy.EncodingInt64, AllowOldTimestamps: true,
+		}}},
 		AssertedProducerExpiry: time.Hour, AssertedConnectionIdle: time.Hour, AssertedExpiryCheck: time.Hour,
 		MaxFrameBytes: 7, MaxDecompressedBytes: 7, MaxProducePartitions: 7, MaxPendingRequests: 7, MaxConnections: 7,
 		MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
@@ -95,6 +113,26 @@ func TestInForceKeepsWhatIsGiven(t *testing.T) {
 	}
 	if diff := cmp.Diff(given, got); diff != "" {
 		t.Errorf("in force (-given +got):\n%s", diff)
+	}
+}
+
+func TestInForceGivesRulesTheirOptions(t *testing.T) {
+	given := proxy.Config{Bootstrap: []string{"broker:9092"}, Listen: "h:9092", Rules: []proxy.Rule{{Topics: "*", Mode: proxy.ModeEnforce}}}
+	got, err := given.InForce()
+	want := proxy.RuleOptions{ErrorCode: 1, ExpectedOffsetHeader: "expected-offset", AppendIDHeader: "append-id"}
+	if err != nil || got.Rules[0].Options != want {
+		t.Errorf("got %+v, error %v, want %+v", got.Rules, err, want)
+	}
+	if given.Rules[0].Options != (proxy.RuleOptions{}) {
+		t.Errorf("the configuration given was changed: %+v", given.Rules)
+	}
+}
+
+// option changes the options of a rule.
+func option(change func(*proxy.RuleOptions)) func(*proxy.Config) {
+	return func(c *proxy.Config) {
+		c.Rules = []proxy.Rule{{Topics: "*", Mode: proxy.ModeRequire}}
+		change(&c.Rules[0].Options)
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 // messageTransactional: an abort marker alone would move the offset on.
 const messageTransactional = "the topic is fenced: transactional writes to it are not possible"
 
-// verdictCode is how a client is told of a verdict: the Kafka error code and
-// the message, which clients may parse, so that its words are part of the
-// contract (docs/semantics.md). OFFSET_OUT_OF_RANGE is not retried by any
-// client and never made by a broker's append path; UNKNOWN_SERVER_ERROR is not
-// retried either, and NOT_LEADER_OR_FOLLOWER by all.
-func verdictCode(v fence.Verdict, expected ps.Offset) (int16, string) {
+// tell is how a client is told of a verdict: the Kafka error code and the
+// message, which clients may parse, so that its words are part of the contract
+// (docs/semantics.md). The rule's code for refusals, OFFSET_OUT_OF_RANGE if
+// nothing else is chosen, is not retried by any client and never made by a
+// broker's append path; UNKNOWN_SERVER_ERROR is not retried either, and
+// NOT_LEADER_OR_FOLLOWER by all.
+func (r *rule) tell(v fence.Verdict, expected ps.Offset) (int16, string) {
 	switch v.Kind {
 	case fence.Won:
 		return 0, ""
@@ -28,9 +29,9 @@ func verdictCode(v fence.Verdict, expected ps.Offset) (int16, string) {
 		if v.LogStart != ps.NoOffset {
 			m += fmt.Sprintf(" log_start=%d", v.LogStart)
 		}
-		return kerr.OffsetOutOfRange.Code, m
+		return r.code, m
 	case fence.NotReached:
-		return kerr.OffsetOutOfRange.Code, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, v.Next)
+		return r.code, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, v.Next)
 	case fence.Violation:
 		return kerr.UnknownServerError.Code, fmt.Sprintf("appended at %d, expected %d: another writer bypasses the proxy", v.Offset, expected)
 	case fence.BrokerError:
