@@ -28,7 +28,7 @@ func TestGuardsAreNeeded(t *testing.T) {
 	} {
 		t.Run(g.name, func(t *testing.T) {
 			for seed := g.seed; seed < g.seed+schedules; seed++ {
-				if w, _ := runModel(seed, g.guard); w.failure != "" && (w.misplaced || !g.misplaces) {
+				if w, _ := runModel(seed, g.guard, true); w.failure != "" && (w.misplaced || !g.misplaces) {
 					t.Logf("seed %d: %s", seed, w.failure)
 					return
 				}

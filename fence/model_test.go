@@ -16,8 +16,8 @@ var (
 const modelRun = 400 // steps with faults in one schedule
 
 // runModel runs one schedule; what failed is in the world it returns.
-func runModel(seed uint64, broken guard) (w *modelWorld, steps int) {
-	w = newModelWorld(seed, broken)
+func runModel(seed uint64, broken guard, plain bool) (w *modelWorld, steps int) {
+	w = newModelWorld(seed, broken, plain)
 	return w, w.run()
 }
 
@@ -33,7 +33,7 @@ func (w *modelWorld) run() int {
 
 // explain runs a schedule again and keeps its last lines.
 func explain(seed uint64, broken guard) string {
-	w := newModelWorld(seed, broken)
+	w := newModelWorld(seed, broken, false)
 	var lines []string
 	start := w.now
 	w.trace = func(format string, args ...any) {
@@ -60,7 +60,7 @@ func TestModel(t *testing.T) {
 	done := 0
 	var kinds [Failed + 1]int
 	for seed := *modelSeed; done < steps; seed++ {
-		w, n := runModel(seed, 0)
+		w, n := runModel(seed, 0, false)
 		done += n + 1
 		for k, c := range w.kinds {
 			kinds[k] += c
@@ -94,7 +94,7 @@ func TestModelScarce(t *testing.T) {
 	}
 	refused, failed := 0, 0
 	for seed := range schedules {
-		w := newModelWorld(seed, 0)
+		w := newModelWorld(seed, 0, false)
 		w.makeScarce(seed)
 		if w.run(); w.failure != "" {
 			t.Fatalf("seed %d: %s", seed, w.failure)
@@ -117,7 +117,7 @@ func TestModelBypassed(t *testing.T) {
 	}
 	var misplaced, violations, alarms int
 	for seed := range schedules {
-		w := newModelWorld(seed, 0)
+		w := newModelWorld(seed, 0, false)
 		w.bypassed = true
 		if w.run(); w.failure != "" {
 			t.Fatalf("seed %d: %s", seed, w.failure)

@@ -60,6 +60,8 @@ type modelCluster struct {
 	epoch      int
 	committed  []modelRecord // the truth
 	appendTime bool          // a LogAppendTime topic
+	unmarked   bool          // answers do not tell a duplicate from an append
+	armsAtZero bool          // without state only sequence 0 is accepted
 	onCommit   func(offset int, r *modelRecord)
 }
 
@@ -84,6 +86,9 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 			for _, b := range r.batches {
 				if b.first == tx.sequence && b.last == lastSequence {
 					tx.base, tx.end, tx.duplicateAt = b.base, b.base+n, b.timestamp
+					if c.unmarked {
+						tx.duplicateAt = -1
+					}
 					return 0
 				}
 			}
@@ -91,6 +96,9 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 				return 45
 			}
 		}
+	}
+	if !r.hasState && c.armsAtZero && tx.sequence != 0 {
+		return 45
 	}
 	tx.base, tx.end, tx.duplicateAt = len(r.log), len(r.log)+n, -1
 	timestamp := tx.maxTime
@@ -261,7 +269,8 @@ func (c *modelCluster) view(node int, at ps.Instant) (ps.View, bool) {
 		return ps.View{}, false
 	}
 	v := ps.View{
-		Leader: ps.NodeID(node), LeaderEpoch: ps.LeaderEpoch(r.epoch), Next: ps.Offset(len(r.log)),
+		ArmAtZero: c.armsAtZero,
+		Leader:    ps.NodeID(node), LeaderEpoch: ps.LeaderEpoch(r.epoch), Next: ps.Offset(len(r.log)),
 		StateTimestamp: -1, HighWatermark: ps.NoOffset, At: at,
 	}
 	if r.hasState {

@@ -87,6 +87,7 @@ type modelClient struct {
 	id       int
 	appendID bool
 	twin     bool
+	atEnd    bool // writes without a condition
 	proxy    int
 	conns    []*modelConn
 	open     int
@@ -127,7 +128,10 @@ type modelWorld struct {
 	// scarce, when set, draws whether a broker lacks replicas and so refuses a
 	// batch before it appends. It has a source of its own, so that schedules
 	// without it stay as they are.
-	scarce                            *rand.Rand
+	scarce *rand.Rand
+	// kind draws what the brokers and clients are like, from a source of its own
+	// as well.
+	kind                              *rand.Rand
 	misplacements, violations, alarms int
 	calm                              bool // no more faults
 	trace                             func(format string, args ...any)
@@ -146,7 +150,9 @@ func (w *modelWorld) clock() ps.Now {
 	return ps.Now{Instant: w.now, Wall: ps.Timestamp(int64(w.now)/1e6) + 1_700_000_000_000}
 }
 
-func newModelWorld(seed uint64, broken guard) *modelWorld {
+// newModelWorld makes the world of a seed. A plain one has Kafka of today and
+// conditional writers only.
+func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 	w := &modelWorld{
 		rng: rand.New(rand.NewPCG(seed, 0)), cfg: modelConfig(broken), now: ps.Instant(time.Hour),
 		won: map[ps.Offset]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
@@ -155,6 +161,9 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 	c.inSync = [3]bool{true, true, true}
 	c.onCommit = w.committed
 	c.appendTime = w.rng.IntN(10) == 0
+	w.kind = rand.New(rand.NewPCG(seed, 2))
+	c.unmarked = !plain && w.kind.IntN(10) == 0
+	c.armsAtZero = !plain && w.kind.IntN(6) == 0
 	w.trouble = w.rng.IntN(4)
 	w.tempo = []time.Duration{time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]
 	w.history()
@@ -171,8 +180,9 @@ func newModelWorld(seed uint64, broken guard) *modelWorld {
 	}
 	for i := range 2 + w.rng.IntN(4) {
 		cl := &modelClient{id: i, appendID: w.rng.IntN(2) == 0, proxy: w.rng.IntN(len(w.proxies))}
-		cl.appendID = cl.appendID || c.appendTime // the proxy refuses others there
-		cl.twin = !cl.appendID && w.rng.IntN(2) == 0
+		cl.atEnd = !plain && w.kind.IntN(4) == 0
+		cl.appendID = cl.appendID || (c.appendTime || c.unmarked) && !cl.atEnd // the proxy refuses others there
+		cl.twin = !cl.appendID && w.rng.IntN(2) == 0 && !cl.atEnd
 		cl.conns = make([]*modelConn, len(w.proxies))
 		w.clients = append(w.clients, cl)
 	}
@@ -378,12 +388,12 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 	case Won:
 		w.wins++
 		for i, r := range t.Records {
-			o := t.Expected + ps.Offset(i)
+			o := v.Offset + ps.Offset(i)
 			switch {
-			case v.Offset != t.Expected || int(o) >= len(log) || log[o].Record != r:
+			case v.Offset != t.Expected && !t.AtEnd || int(o) >= len(log) || log[o].Record != r:
 				w.fail("%s told %v, not in the committed log", t, v)
 				return
-			case !v.Replayed && !w.cluster.appendTime && log[o].tx.ticket != t:
+			case !v.Replayed && !w.cluster.appendTime && !w.cluster.unmarked && log[o].tx.ticket != t:
 				w.fail("%s told %v, which %s wrote", t, v, log[o].tx.ticket)
 			}
 			if owner, ok := w.won[o]; ok && owner != t.owners[i] {
@@ -393,7 +403,7 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 		}
 	case Violation:
 		w.violations++
-		if !w.bypassed || int(v.Offset) >= len(log) || log[v.Offset].Record != t.Records[0] || v.Offset == t.Expected {
+		if !w.bypassed || t.AtEnd || int(v.Offset) >= len(log) || log[v.Offset].Record != t.Records[0] || v.Offset == t.Expected {
 			w.fail("%s told %v", t, v)
 		}
 	case Unknown:
@@ -413,7 +423,9 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 			w.fail("%s told %v", t, v)
 		}
 		for _, r := range t.Records {
-			w.weak[r] = append(w.weak[r], weakVerdict{p, t, w.now, v.Kind})
+			if !t.AtEnd {
+				w.weak[r] = append(w.weak[r], weakVerdict{p, t, w.now, v.Kind})
+			}
 		}
 	}
 	if t.refused {
@@ -537,8 +549,14 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 	}
 	t := &modelTicket{proxy: p, conn: conn, client: cl, owners: owners}
 	t.Batch = Batch{
-		Expected: expected, Records: records, MaxTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
+		Expected: expected, AtEnd: cl.atEnd, Records: records, MaxTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
 		HoldUntil: w.now.Add(modelHold), AnswerWithin: modelAnswer,
+	}
+	if cl.atEnd {
+		t.Expected = ps.NoOffset
+	}
+	if w.cluster.unmarked {
+		t.Marking = MarkNone
 	}
 	t.Owner = t
 	cl.open++
