@@ -56,6 +56,10 @@ type Config struct {
 	// EpochMaxAge is for how long a leader epoch is remembered, and with it
 	// that the topic's name stands for its id; default 30 s.
 	EpochMaxAge time.Duration
+	// Clock tells the time since some moment, for the age of epochs. Where the
+	// machine may be suspended it must run on meanwhile. Default: Go's monotonic
+	// clock, which does not.
+	Clock func() time.Duration
 
 	// Names are the record headers that read-backs look for.
 	Names wire.HeaderNames
@@ -80,6 +84,10 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = 5 * time.Second
+	}
+	if c.Clock == nil {
+		began := time.Now()
+		c.Clock = func() time.Duration { return time.Since(began) }
 	}
 	if c.EpochMaxAge == 0 {
 		c.EpochMaxAge = 30 * time.Second

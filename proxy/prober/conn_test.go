@@ -264,6 +264,15 @@ func TestConcurrentViewsStayContiguous(t *testing.T) {
 	})
 }
 
+// askAlone asks for a topic by a request that is shared with nobody.
+func askAlone(ctx context.Context, p *Pool, name string) error {
+	c, err := p.connection(ctx, testNode)
+	if err == nil {
+		_, err = c.readTopic(ctx, Topic{Name: name})
+	}
+	return err
+}
+
 func TestMaxWaiting(t *testing.T) {
 	l := steadyLeader()
 	b := &scriptedBroker{handle: func(r kmsg.Request) reply {
@@ -277,7 +286,7 @@ func TestMaxWaiting(t *testing.T) {
 		busy, done := 0, 0
 		for range 5 {
 			readers.Go(func() {
-				_, err := p.ReadTopic(ctx, testNode, "orders")
+				err := askAlone(ctx, p, "orders")
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -325,10 +334,7 @@ func TestAbandonedBeforeWriting(t *testing.T) {
 	}
 	run(t, Config{Dial: dial, MaxInFlight: 2}, func(t *testing.T, ctx context.Context, p *Pool) {
 		gate = make(chan struct{}, 1) // of this bubble
-		read := func(ctx context.Context, name string) error {
-			_, err := p.ReadTopic(ctx, testNode, name)
-			return err
-		}
+		read := func(ctx context.Context, name string) error { return askAlone(ctx, p, name) }
 		if err := read(ctx, "first"); err != nil {
 			t.Fatal(err)
 		}

@@ -39,6 +39,7 @@ type Pool struct {
 	mu     sync.Mutex
 	closed bool
 	slots  map[int32]*slot
+	asks   map[topicAskKey]*topicAsks
 }
 
 // slot is the place of one broker's connection.
@@ -69,7 +70,7 @@ func New(cfg Config) *Pool {
 	if err != nil {
 		panic(err) // only for a size that validate refuses
 	}
-	p := &Pool{cfg: cfg, epochs: epochs, slots: make(map[int32]*slot)}
+	p := &Pool{cfg: cfg, epochs: epochs, slots: make(map[int32]*slot), asks: make(map[topicAskKey]*topicAsks)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }

@@ -27,14 +27,25 @@ type PartitionInfo struct {
 	Code int16
 }
 
+// Find is what the answer says of a partition, if it does.
+func (i TopicInfo) Find(partition int32) (PartitionInfo, bool) {
+	// Brokers list partitions in their order, mostly.
+	if n := int(partition); 0 <= n && n < len(i.Partitions) && i.Partitions[n].Partition == partition {
+		return i.Partitions[n], true
+	}
+	for _, p := range i.Partitions {
+		if p.Partition == partition {
+			return p, true
+		}
+	}
+	return PartitionInfo{}, false
+}
+
 // ReadTopic asks a broker for a topic by name. It never creates one: a topic
 // that does not exist is a *BrokerError with UNKNOWN_TOPIC_OR_PARTITION (3).
+// Calls at the same time share an answer, which is not to be changed.
 func (p *Pool) ReadTopic(ctx context.Context, node int32, name string) (TopicInfo, error) {
-	c, err := p.connection(ctx, node)
-	if err != nil {
-		return TopicInfo{}, fmt.Errorf("read topic %q: %w", name, err)
-	}
-	info, err := c.readTopic(ctx, Topic{Name: name})
+	info, _, err := p.askTopic(ctx, node, Topic{Name: name})
 	if err != nil {
 		return TopicInfo{}, fmt.Errorf("read topic %q: %w", name, err)
 	}
@@ -43,13 +54,9 @@ func (p *Pool) ReadTopic(ctx context.Context, node int32, name string) (TopicInf
 
 // ReadTopicByID asks a broker for the topic with an id (Metadata v12, Kafka
 // 3.1 and later). An id that no topic has is a *BrokerError with
-// UNKNOWN_TOPIC_ID (100).
+// UNKNOWN_TOPIC_ID (100). Calls at the same time share an answer.
 func (p *Pool) ReadTopicByID(ctx context.Context, node int32, id [16]byte) (TopicInfo, error) {
-	c, err := p.connection(ctx, node)
-	if err != nil {
-		return TopicInfo{}, fmt.Errorf("read topic with id %x: %w", id, err)
-	}
-	info, err := c.readTopic(ctx, Topic{ID: id})
+	info, _, err := p.askTopic(ctx, node, Topic{ID: id})
 	if err != nil {
 		return TopicInfo{}, fmt.Errorf("read topic with id %x: %w", id, err)
 	}
@@ -98,10 +105,10 @@ func (c *conn) readTopic(ctx context.Context, t Topic) (TopicInfo, error) {
 	return info, nil
 }
 
-// knownEpoch is a leader epoch, and when it was asked for.
+// knownEpoch is a leader epoch, and when it was asked for, on the Pool's clock.
 type knownEpoch struct {
 	epoch int32
-	at    time.Time
+	at    time.Duration
 }
 
 // epochKey is what leader epochs are remembered under.
@@ -115,48 +122,58 @@ type epochKey struct {
 // broker itself, which must be the leader. With the epoch it is asked whether
 // the name still stands for the same topic: the requests of a view go by name,
 // and a topic created anew may have the same epoch. Hence Config.EpochMaxAge.
-func (p *Pool) leaderEpoch(ctx context.Context, c *conn, t Topic, partition int32) (int32, error) {
+func (p *Pool) leaderEpoch(ctx context.Context, node int32, t Topic, partition int32) (int32, error) {
 	key := epochKey{t.Name, t.ID, partition}
-	if known, ok := p.epochs.Get(key); ok && time.Since(known.at) < p.cfg.EpochMaxAge {
+	if known, ok := p.epochs.Get(key); ok && p.fresh(known) {
 		return known.epoch, nil
 	}
-	asked := time.Now()
-	info, err := c.readTopic(ctx, Topic{Name: t.Name})
+	info, asked, err := p.askTopic(ctx, node, Topic{Name: t.Name})
 	if err != nil {
 		return 0, err
 	}
 	if t.ID != ([16]byte{}) && info.Topic.ID != t.ID {
 		return 0, &BrokerError{Code: codeUnknownTopicID, Op: apiMetadata.name}
 	}
-	p.refreshEpochs(t, info, c.node, asked)
-	for _, pi := range info.Partitions {
-		if pi.Partition != partition {
-			continue
-		}
-		// A replica may be down (REPLICA_NOT_AVAILABLE) with the leader well,
-		// so what decides is whether a leader is named.
-		switch {
-		case pi.Leader < 0 || pi.LeaderEpoch < 0:
-			return 0, &BrokerError{Code: codeLeaderNotAvailable, Op: apiMetadata.name}
-		case pi.Leader != c.node:
-			return 0, &BrokerError{Code: codeNotLeader, Op: apiMetadata.name}
-		}
-		p.epochs.Add(key, knownEpoch{pi.LeaderEpoch, asked})
-		return pi.LeaderEpoch, nil
+	pi, ok := info.Find(partition)
+	// A replica may be down (REPLICA_NOT_AVAILABLE) with the leader well, so
+	// what decides is whether a leader is named.
+	switch {
+	case !ok:
+		return 0, &BrokerError{Code: codeUnknownTopic, Op: apiMetadata.name}
+	case pi.Leader < 0 || pi.LeaderEpoch < 0:
+		return 0, &BrokerError{Code: codeLeaderNotAvailable, Op: apiMetadata.name}
+	case pi.Leader != node:
+		return 0, &BrokerError{Code: codeNotLeader, Op: apiMetadata.name}
 	}
-	return 0, &BrokerError{Code: codeUnknownTopic, Op: apiMetadata.name}
+	p.rememberEpoch(key, knownEpoch{pi.LeaderEpoch, asked})
+	return pi.LeaderEpoch, nil
 }
 
-// refreshEpochs renews remembered epochs that an answer raises or confirms:
-// after an election most partitions of a topic need it at once.
-func (p *Pool) refreshEpochs(t Topic, info TopicInfo, node int32, asked time.Time) {
-	for _, pi := range info.Partitions {
-		if pi.Leader != node {
+// rememberEpoch remembers an epoch, unless a newer one is known that is of use.
+func (p *Pool) rememberEpoch(key epochKey, e knownEpoch) {
+	known, ok := p.epochs.Peek(key)
+	newer := known.epoch > e.epoch || known.epoch == e.epoch && known.at > e.at
+	if ok && newer && p.fresh(known) {
+		return
+	}
+	p.epochs.Add(key, e)
+}
+
+// fresh reports whether an epoch may be used without asking again.
+func (p *Pool) fresh(e knownEpoch) bool { return p.cfg.Clock()-e.at < p.cfg.EpochMaxAge }
+
+// rememberEpochs remembers the epochs of all partitions that the broker asked
+// says it leads: whoever needs one of them will soon need others. Of a topic
+// that would push out too many others', only those that are known already.
+func (p *Pool) rememberEpochs(node int32, ask *topicAsk) {
+	all := len(ask.info.Partitions) <= p.cfg.Epochs/2
+	for _, pi := range ask.info.Partitions {
+		if pi.Leader != node || pi.LeaderEpoch < 0 {
 			continue
 		}
-		key := epochKey{t.Name, t.ID, pi.Partition}
-		if known, ok := p.epochs.Peek(key); ok && known.epoch <= pi.LeaderEpoch {
-			p.epochs.Add(key, knownEpoch{pi.LeaderEpoch, asked})
+		key := epochKey{ask.info.Topic.Name, ask.info.Topic.ID, pi.Partition}
+		if all || p.epochs.Contains(key) {
+			p.rememberEpoch(key, knownEpoch{pi.LeaderEpoch, ask.at})
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 	}
 	refreshes := 0
 	for round := 1; ; round++ {
-		epoch, err := p.leaderEpoch(ctx, c, t, partition)
+		epoch, err := p.leaderEpoch(ctx, node, t, partition)
 		if err != nil {
 			return View{}, err
 		}
