@@ -46,6 +46,11 @@ type Config struct {
 	// NodePorts overrides BrokerPorts for single node ids.
 	NodePorts map[int32]int
 
+	// Credentials are the proxy's own for the brokers; the zero value: none.
+	// The principal needs DESCRIBE, READ and DESCRIBE_CONFIGS on fenced topics,
+	// and DESCRIBE_CONFIGS on the cluster.
+	Credentials Credentials
+
 	// Rules are tried in order; no match means Default.
 	Rules []Rule
 	// Default is the mode of topics that no rule matches; zero: ModeOff. A last

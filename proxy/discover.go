@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -116,7 +117,7 @@ func (p *Proxy) discover(ctx context.Context) error {
 
 // askMetadata asks one server for the brokers of its cluster.
 func (p *Proxy) askMetadata(ctx context.Context, address string) ([]broker, error) {
-	conn, err := p.dial(ctx, address)
+	conn, err := p.dialOwn(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +134,9 @@ func (p *Proxy) askMetadata(ctx context.Context, address string) ([]broker, erro
 		return nil, fmt.Errorf("write: %w", err)
 	}
 	body, err := readAnswer(conn, p.cfg.MaxRewrittenBytes)
+	if errors.Is(err, io.EOF) && p.cfg.Credentials.Mechanism == NoLogin {
+		return nil, fmt.Errorf("%w: brokers close so on ports that expect a login (SASL) or TLS", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +230,12 @@ func (p *Proxy) awaitDiscovery(ctx context.Context) error {
 // nodeIDs lists the live brokers; part of brokerSet.
 func (p *Proxy) nodeIDs() []int32 { return *p.topology.live.Load() }
 
-// dialNode opens a connection to a broker; part of brokerSet.
+// dialNode opens a connection to a broker, logged in; part of brokerSet.
 func (p *Proxy) dialNode(ctx context.Context, node int32) (net.Conn, error) {
 	b, ok := p.topology.lookup(node)
 	if !ok {
 		p.refresh()
 		return nil, fmt.Errorf("%w: node %d is not known", errNoBroker, node)
 	}
-	return p.dial(ctx, b.upstream)
+	return p.dialOwn(ctx, b.upstream)
 }

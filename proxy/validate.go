@@ -80,6 +80,9 @@ func (c *Config) fillIn() error {
 	if c.BrokerKind < ApacheKafka || c.BrokerKind > EmbeddedKfake {
 		return badField("BrokerKind", "unknown kind %d", c.BrokerKind)
 	}
+	if err := c.Credentials.validate(); err != nil {
+		return err
+	}
 	if c.FenceID == 0 {
 		c.FenceID = defaultFenceID
 	}

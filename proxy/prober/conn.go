@@ -51,6 +51,8 @@ type conn struct {
 	frame    []byte // the write loop's, reused
 	// versions has the range of each API key; set by negotiate, then constant.
 	versions map[int16]versionRange
+	// useUntil is when it stops taking calls; zero: never.
+	useUntil time.Time
 
 	maxWaiting int64
 	waiting    atomic.Int64
@@ -70,7 +72,12 @@ type conn struct {
 }
 
 func newConn(node int32, nc net.Conn, cfg Config) *conn {
+	var useUntil time.Time
+	if lasting, ok := nc.(interface{ UseUntil() time.Time }); ok {
+		useUntil = lasting.UseUntil()
+	}
 	return &conn{
+		useUntil:   useUntil,
 		node:       node,
 		nc:         nc,
 		format:     kmsg.NewRequestFormatter(kmsg.FormatterClientID(cfg.ClientID)),
@@ -146,6 +153,20 @@ func (c *conn) broken(op string, cause error) error {
 	c.fail(fmt.Errorf("%s broker %d: %w: %w", op, c.node, ErrUnreachable, cause))
 	<-c.dead
 	return c.err
+}
+
+// retire closes a connection that takes no calls any more, once what it has on
+// the wire must have been answered.
+func (c *conn) retire(ctx context.Context) {
+	timer := time.NewTimer(2 * c.timeout) // a call may wait for its turn first
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_ = c.broken("read from", errExpired)
+	case <-ctx.Done():
+		c.fail(ErrClosed)
+	case <-c.dead:
+	}
 }
 
 func (c *conn) isDead() bool {

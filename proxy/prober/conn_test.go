@@ -545,3 +545,56 @@ func (r *shortReader) Read(p []byte) (int, error) {
 	r.rest = r.rest[n:]
 	return n, nil
 }
+
+// lastingConn is to be used until some time.
+type lastingConn struct {
+	net.Conn
+	until time.Time
+}
+
+func (c lastingConn) UseUntil() time.Time { return c.until }
+
+// A login ends some time after it began (KIP-368): by then another connection
+// has taken over, and no call has failed.
+func TestConnectionIsReplacedBeforeItsLoginEnds(t *testing.T) {
+	const lasts = time.Minute
+	l := steadyLeader()
+	b := &scriptedBroker{handle: l.handle}
+	var mu sync.Mutex
+	closed := 0
+	dial := func(ctx context.Context, node int32) (net.Conn, error) {
+		nc, err := b.dial(ctx, node)
+		counted := &countedConn{Conn: nc, closed: func() { mu.Lock(); closed++; mu.Unlock() }}
+		return lastingConn{counted, time.Now().Add(lasts)}, err
+	}
+	run(t, Config{Dial: dial}, func(t *testing.T, ctx context.Context, p *Pool) {
+		for i, wait := range []time.Duration{0, lasts - time.Second, 2 * time.Second, lasts / 2, lasts} {
+			time.Sleep(wait)
+			if _, err := p.ReadView(ctx, testNode, testTopic, 0); err != nil {
+				t.Errorf("view %d: %v", i, err)
+			}
+			if got, want := b.dialled(), []int{1, 1, 2, 2, 3}[i]; got != want {
+				t.Errorf("view %d: got %d dials, want %d", i, got, want)
+			}
+		}
+		time.Sleep(lasts / 2)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if closed != 2 {
+			t.Errorf("got %d connections closed, want the 2 that were replaced", closed)
+		}
+	})
+}
+
+// countedConn tells when it is closed.
+type countedConn struct {
+	net.Conn
+	once   sync.Once
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(c.closed)
+	return c.Conn.Close()
+}

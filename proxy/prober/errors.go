@@ -22,6 +22,10 @@ var (
 // the protocol.
 var errMalformed = errors.New("malformed answer")
 
+// errExpired is the cause, below ErrUnreachable, of calls that outlast their
+// connection's UseUntil by much.
+var errExpired = errors.New("the connection's login ends")
+
 // Broker error codes that this package tells apart.
 const (
 	codeOffsetOutOfRange   int16 = 1

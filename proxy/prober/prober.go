@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 )
@@ -54,6 +55,17 @@ func (s *slot) gone() bool {
 	select {
 	case <-s.ready:
 		return s.err != nil || s.conn.isDead()
+	default:
+		return false
+	}
+}
+
+// expired reports whether the slot's connection lives, and is not to be used
+// any more.
+func (s *slot) expired(now time.Time) bool {
+	select {
+	case <-s.ready:
+		return s.err == nil && !s.conn.useUntil.IsZero() && now.After(s.conn.useUntil)
 	default:
 		return false
 	}
@@ -110,6 +122,11 @@ func (p *Pool) connection(ctx context.Context, node int32) (*conn, error) {
 		return nil, ErrClosed
 	}
 	s := p.slots[node]
+	if s != nil && s.expired(time.Now()) {
+		old := s.conn
+		p.wg.Go(func() { old.retire(p.ctx) })
+		s = nil
+	}
 	if s == nil || s.gone() {
 		s = &slot{ready: make(chan struct{})}
 		p.slots[node] = s

@@ -1,0 +1,134 @@
+package proxy_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
+	"github.com/offsetproxy/offsetproxy/proxy"
+)
+
+const secret = "open-sesame"
+
+func credentials(mechanism proxy.Mechanism) proxy.Credentials {
+	return proxy.Credentials{Mechanism: mechanism, User: "proxy", Password: func() (string, error) { return secret, nil }}
+}
+
+// TestProxyLogsIn finds brokers that talk to nobody else, and shows that they
+// would not have talked to it without.
+func TestProxyLogsIn(t *testing.T) {
+	for _, mechanism := range proxy.Mechanisms() {
+		t.Run(string(mechanism), func(t *testing.T) {
+			cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(string(mechanism), "proxy", secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cluster.Close()
+			p := start(t, proxy.Config{Bootstrap: cluster.ListenAddrs(), Credentials: credentials(mechanism)})
+			if got := len(p.BrokerAddrs()); got != 1 {
+				t.Errorf("got %d brokers, want 1", got)
+			}
+			if p.log.count(secret) > 0 {
+				t.Error("the password is in the log")
+			}
+			without := startUnready(t, proxy.Config{Bootstrap: cluster.ListenAddrs()})
+			without.awaitLog("expect a login (SASL)")
+		})
+	}
+}
+
+// TestLoginRefused is told in words, with the secret in none of them.
+func TestLoginRefused(t *testing.T) {
+	handshake, authenticate := kmsg.NewPtrSASLHandshakeResponse(), kmsg.NewPtrSASLAuthenticateResponse()
+	for _, c := range []struct {
+		name      string
+		mechanism proxy.Mechanism
+		// change makes the answers of a broker that lets the proxy in others.
+		change func()
+		want   string
+	}{
+		{"wrong password", proxy.Plain, func() {
+			authenticate.ErrorCode, authenticate.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr("Invalid username or password")
+		}, "Invalid username or password"},
+		{"another mechanism", proxy.Plain, func() {
+			handshake.ErrorCode, handshake.SupportedMechanisms = kerr.UnsupportedSaslMechanism.Code, []string{"GSSAPI", "OAUTHBEARER"}
+		}, "the broker does not take PLAIN, only GSSAPI, OAUTHBEARER"},
+		{"a port without login", proxy.Plain, func() { handshake.ErrorCode = kerr.IllegalSaslState.Code }, "does not expect a login on this port"},
+		{"a broker that does not prove itself", proxy.ScramSHA256, func() { authenticate.SASLAuthBytes = []byte("r=x,s=AA==,i=4096") }, "the broker's proof"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			*handshake, *authenticate = kmsg.NewSASLHandshakeResponse(), kmsg.NewSASLAuthenticateResponse()
+			c.change()
+			server := kafkatest.NewServer(t, func(conn *kafkatest.Conn) {
+				for r, ok := conn.Next(); ok; r, ok = conn.Next() {
+					switch r.APIKey {
+					case int16(kmsg.SASLHandshake):
+						conn.Answer(r, handshake)
+					case int16(kmsg.SASLAuthenticate):
+						conn.Answer(r, authenticate)
+					default:
+						t.Errorf("got a request with api key %d before the login was done", r.APIKey)
+					}
+				}
+			})
+			defer server.Close()
+			p := startUnready(t, proxy.Config{Bootstrap: []string{server.Addr()}, Credentials: credentials(c.mechanism)})
+			p.awaitLog(c.want)
+			if p.log.count(secret) > 0 {
+				t.Error("the password is in the log")
+			}
+			p.stop()
+			p.wait()
+		})
+	}
+}
+
+// TestPasswordThatCannotBeRead is the operator's to mend, not a reason to send
+// an empty one.
+func TestPasswordThatCannotBeRead(t *testing.T) {
+	for _, mechanism := range proxy.Mechanisms() {
+		server := kafkatest.NewServer(t, func(conn *kafkatest.Conn) {
+			for r, ok := conn.Next(); ok; r, ok = conn.Next() {
+				if r.APIKey != int16(kmsg.SASLHandshake) {
+					t.Errorf("%s: got a request with api key %d without a password", mechanism, r.APIKey)
+				}
+				conn.Answer(r, kmsg.NewPtrSASLHandshakeResponse())
+			}
+		})
+		cfg := proxy.Config{Bootstrap: []string{server.Addr()}, Credentials: credentials(mechanism)}
+		cfg.Credentials.Password = func() (string, error) { return "", errors.New("no such file") }
+		p := startUnready(t, cfg)
+		p.awaitLog("no such file")
+		p.stop()
+		p.wait()
+	}
+}
+
+func TestIncompleteCredentials(t *testing.T) {
+	password := func() (string, error) { return secret, nil }
+	for field, c := range map[string]proxy.Credentials{
+		"Credentials.Mechanism": {User: "proxy", Password: password},
+		"Credentials.User":      {Mechanism: proxy.Plain, Password: password},
+		"Credentials.Password":  {Mechanism: proxy.Plain, User: "proxy"},
+	} {
+		_, err := proxy.New(proxy.Config{Bootstrap: []string{"kafka:9092"}, Listen: "127.0.0.1:0", Credentials: c})
+		var bad *proxy.ConfigError
+		if !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("got %v, want a *ConfigError about %s", err, field)
+		}
+	}
+	for field, c := range map[string]proxy.Credentials{
+		"Credentials.Mechanism": {Mechanism: "GSSAPI", User: "proxy", Password: password},
+		"Credentials.User":      {Mechanism: proxy.Plain, User: "pro\x00xy", Password: password},
+	} {
+		_, err := proxy.New(proxy.Config{Bootstrap: []string{"kafka:9092"}, Listen: "127.0.0.1:0", Credentials: c})
+		var bad *proxy.ConfigError
+		if !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("got %v, want a *ConfigError about %s", err, field)
+		}
+	}
+}
