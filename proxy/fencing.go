@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
-	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 const (
@@ -58,8 +56,8 @@ type fencing struct {
 	clockSkew      time.Duration
 	maxPartitions  int
 	readingTimeout time.Duration
-	inspectors     sync.Pool // of *wire.Inspector
-	inspecting     chan struct{}
+	// inspecting holds one token for each large batch that is being read.
+	inspecting chan struct{}
 
 	// core is the fence's configuration, replaced as a whole when the brokers'
 	// limits turn out to be others; the sweep tells partitions in use.
@@ -95,7 +93,6 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	}
 	f.ctx, f.endRead = context.WithCancel(context.Background())
 	f.topics = newTopicBook(f.loadTopic, f.start, &metrics.unserved)
-	f.inspectors.New = func() any { return wire.NewInspector(wire.HeaderNames{}, cfg.MaxDecompressedBytes) }
 	var err error
 	if f.idle, err = ps.NewCache(cfg.IdleViews, func(ps.Key) { metrics.viewEvicted() }); err != nil {
 		return nil, err
@@ -111,7 +108,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.core.Store(&core)
 	f.pool = prober.New(prober.Config{
 		Dial: brokers.dialNode, Logger: cfg.Logger, FenceID: cfg.FenceID, StateFrom: source,
-		MaxDecompressed: cfg.MaxDecompressedBytes, Epochs: cfg.IdleViews,
+		MaxDecompressed: cfg.MaxDecompressedBytes, Names: rules.headers, Epochs: cfg.IdleViews,
 	})
 	return f, nil
 }
@@ -212,7 +209,3 @@ func (f *fencing) alarm(key ps.Key, e *fence.Effect) {
 	f.logger.Error("a condition of the fence does not hold: check that only proxies with the same rules and fence id write this topic",
 		"alarm", e.Alarm.String(), "topic", key.Topic, "partition", key.Partition, "offset", int64(e.Offset))
 }
-
-// maxInspecting bounds the batches that are decompressed and read at the same
-// time: it is work for processors, and each may need its own large buffer.
-func maxInspecting() int { return runtime.GOMAXPROCS(0) }

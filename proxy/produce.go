@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,10 +20,6 @@ const (
 	longestHold = time.Minute
 	untimedHold = 500 * time.Millisecond
 )
-
-// keptInspectorBytes is the largest decompression buffer that is kept for the
-// next batch.
-const keptInspectorBytes = 1 << 20
 
 // produce takes over a Produce request if at least one of its partitions is to
 // be fenced. frame is the whole frame with its 4 length bytes; it is changed
@@ -239,18 +234,8 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 
 // inspect reads the batch's records for their conditions and digests.
 func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTopic, e *entry) (int16, string) {
-	in := f.inspectors.Get().(*wire.Inspector)
-	defer func() {
-		in.Shrink(keptInspectorBytes)
-		f.inspectors.Put(in)
-	}()
-	// What is large waits for its turn; small batches do not wait behind it.
-	found, err := in.InspectWithin(header, batch, keptInspectorBytes)
-	if errors.Is(err, wire.ErrTooLarge) {
-		f.inspecting <- struct{}{}
-		defer func() { <-f.inspecting }()
-		found, err = in.Inspect(header, batch)
-	}
+	found, err := f.inspectRecords(e.rule, header, batch)
+	defer found.done()
 	if err != nil {
 		return kafkaCode(err), err.Error()
 	}
@@ -264,7 +249,7 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	case topic.appendTime && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header"
 	}
-	if code, message := f.checkTimestamps(found, topic); code != 0 {
+	if code, message := f.checkTimestamps(found.Inspection, topic, e.rule); code != 0 {
 		return code, message
 	}
 	records := make([]ps.Record, len(found.Digests))
@@ -275,19 +260,20 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	e.appendTime = topic.appendTime
 	e.ticket.Expected = ps.Offset(found.Expected)
 	e.ticket.Records = records
+	e.ticket.Replay = e.rule.replay
 	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)
 	return 0, ""
 }
 
 // checkTimestamps refuses batches with which the fence's producer state would
 // expire at once, or whose duplicates could not be told from appends.
-func (f *fencing) checkTimestamps(found wire.Inspection, topic *fencedTopic) (int16, string) {
+func (f *fencing) checkTimestamps(found wire.Inspection, topic *fencedTopic, r *rule) (int16, string) {
 	if found.MinTimestamp < 0 {
 		return kerr.InvalidTimestamp.Code, "records of a fenced topic need a timestamp"
 	}
 	oldest := f.core.Load().OldestTimestamp()
 	age := now().Wall.Sub(ps.Timestamp(found.MaxTimestamp))
-	if !topic.appendTime && age > oldest {
+	if !topic.appendTime && age > oldest && !r.options.AllowOldTimestamps {
 		return kerr.InvalidTimestamp.Code, fmt.Sprintf(
 			"timestamps are older than %s, half of %s: the brokers would forget the fence; load old events into a topic with LogAppendTime", oldest, configProducerExpiry)
 	}

@@ -3,9 +3,13 @@ package proxy
 import (
 	"path"
 	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/offsetproxy/offsetproxy/fence"
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // rule is a Rule ready for use. It is never changed.
@@ -14,8 +18,17 @@ type rule struct {
 	// topics reports whether the rule is for a topic.
 	topics func(topic string) bool
 	// code is that of the refusals which options can choose.
-	code    int16
-	options RuleOptions
+	code int16
+	// replay is what passes for a batch's own append.
+	replay fence.Replay
+	// inspectors read batches, by the rule's headers.
+	inspectors *inspectorPool
+	options    RuleOptions
+}
+
+// names are the headers that the rule looks for.
+func (o *RuleOptions) names() wire.HeaderNames {
+	return wire.HeaderNames{ExpectedOffset: o.ExpectedOffsetHeader, AppendID: o.AppendIDHeader}
 }
 
 // fenced reports whether batches of the rule's topics go to the fence.
@@ -31,9 +44,16 @@ var (
 	unknownTopic = newRule(Rule{Mode: ModeRequire})
 )
 
+// fenceReplay are the replays in the fence's words.
+var fenceReplay = map[Replay]fence.Replay{ReplayID: fence.ReplayID, ReplayContent: fence.ReplayContent, ReplayOff: fence.ReplayOff}
+
+// wireEncoding are the encodings in the words of the batches' reader.
+var wireEncoding = map[Encoding]wire.Encoding{EncodingDecimal: wire.EncodingDecimal, EncodingInt64: wire.EncodingInt64}
+
 // newRule readies a rule that was validated.
 func newRule(r Rule) *rule {
 	ready := &rule{mode: r.Mode, options: r.Options.inForce()}
+	ready.replay = fenceReplay[ready.options.Replay]
 	ready.code = ready.options.ErrorCode
 	if r.TopicsRegexp != "" {
 		ready.topics = regexp.MustCompile(wholeName(r.TopicsRegexp)).MatchString
@@ -89,6 +109,18 @@ func newRuleBook(cfg *Config, full func()) *ruleBook {
 	for _, r := range cfg.Rules {
 		b.rules = append(b.rules, newRule(r))
 	}
+	type headers struct {
+		names    wire.HeaderNames
+		encoding Encoding
+	}
+	pools := map[headers]*inspectorPool{}
+	for _, r := range slices.Concat(b.rules, []*rule{b.fallback}) {
+		h := headers{r.options.names(), r.options.Encoding}
+		if pools[h] == nil {
+			pools[h] = newInspectorPool(h.names, wireEncoding[h.encoding], cfg.MaxDecompressedBytes)
+		}
+		r.inspectors = pools[h]
+	}
 	return b
 }
 
@@ -121,6 +153,11 @@ func (b *ruleBook) rule(topic []byte) *rule {
 	}
 	b.found[string(topic)] = r
 	return r
+}
+
+// headers are the record headers that a topic's rule looks for.
+func (b *ruleBook) headers(topic string) wire.HeaderNames {
+	return b.rule([]byte(topic)).options.names()
 }
 
 func (b *ruleBook) match(topic string) *rule {

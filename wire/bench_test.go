@@ -51,7 +51,7 @@ func BenchmarkInspect(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				in := NewInspector(HeaderNames{}, testMaxDecompressed)
+				in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := in.Inspect(h, batch); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"math/big"
 	"testing"
 
@@ -167,9 +168,38 @@ type verdict struct {
 	allID, any bool
 }
 
+// naiveExpected reads an expected-offset in the most literal way.
+func naiveExpected(v []byte, encoding Encoding) (kind Kind, offset int64, fault RecordFault) {
+	limit := new(big.Int).SetUint64(math.MaxInt64)
+	number, digits := new(big.Int).SetBytes(v), true
+	if encoding == EncodingDecimal {
+		digits = len(bytes.Trim(v, "0123456789")) == 0
+		number, _ = new(big.Int).SetString("0"+string(v), 10)
+	}
+	switch {
+	case len(v) == 0:
+		fault = FaultEmpty
+	case string(v) == "end":
+		kind = AtEnd
+	case encoding == EncodingInt64 && len(v) != 8:
+		fault = FaultNotInt64
+	case encoding == EncodingInt64 && v[0] >= 0x80:
+		fault = FaultNegative
+	case encoding == EncodingDecimal && (v[0] == '-' || v[0] == '+'):
+		fault = FaultSign
+	case !digits:
+		fault = FaultNotDecimal
+	case encoding == EncodingDecimal && len(v) > 19 || number.Cmp(limit) >= 0:
+		fault = FaultTooLarge
+	default:
+		kind, offset = Conditional, number.Int64()
+	}
+	return kind, offset, fault
+}
+
 // naiveVerdict judges a batch's headers in the most literal way: the first
 // prefix of the batch that breaks a rule names the fault.
-func naiveVerdict(records []kmsg.Record) verdict {
+func naiveVerdict(records []kmsg.Record, encoding Encoding) verdict {
 	values := func(r kmsg.Record, name string) (vs [][]byte) {
 		for _, h := range r.Headers {
 			if h.Key == name {
@@ -178,7 +208,6 @@ func naiveVerdict(records []kmsg.Record) verdict {
 		}
 		return vs
 	}
-	limit := new(big.Int).SetUint64(1<<63 - 1)
 	var out verdict
 	for n := 1; n <= len(records) && out.fault.Reason == 0; n++ {
 		without, with := -1, 0
@@ -199,32 +228,17 @@ func naiveVerdict(records []kmsg.Record) verdict {
 		}
 		last := n - 1
 		vs := values(records[last], "expected-offset")
-		v := string(vs[0])
-		digits := v != "" && len(bytes.Trim([]byte(v), "0123456789")) == 0
-		number, _ := new(big.Int).SetString(v, 10)
-		kind := Conditional
-		if v == "end" {
-			kind = AtEnd
-		}
+		kind, offset, fault := naiveExpected(vs[0], encoding)
 		switch {
 		case len(vs) > 1:
 			report(last, FaultTwice)
-		case v == "":
-			report(last, FaultEmpty)
-		case v[0] == '-' || v[0] == '+':
-			report(last, FaultSign)
-		case kind == Conditional && !digits:
-			report(last, FaultNotDecimal)
-		case kind == Conditional && (len(v) > 19 || number.Cmp(limit) >= 0):
-			report(last, FaultTooLarge)
+		case fault != 0:
+			report(last, fault)
 		case n == 1:
-			out.kind = kind
-			if kind == Conditional {
-				out.expected = number.Int64()
-			}
+			out.kind, out.expected = kind, offset
 		case kind != out.kind:
 			report(last, FaultMixed)
-		case kind == Conditional && new(big.Int).Sub(number, big.NewInt(out.expected)).Cmp(big.NewInt(int64(last))) != 0:
+		case kind == Conditional && uint64(offset) != uint64(out.expected)+uint64(last):
 			report(last, FaultNotConsecutive)
 		}
 	}

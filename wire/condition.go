@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Kind is what a batch asks for, by its records' expected-offset headers.
 type Kind int
@@ -49,6 +46,10 @@ const (
 	FaultMissing
 	// FaultMixed: one batch has both offsets and "end".
 	FaultMixed
+	// FaultNotInt64: the offset is to be 8 bytes (EncodingInt64) and is not.
+	FaultNotInt64
+	// FaultNegative: the offset, in EncodingInt64, is less than 0.
+	FaultNegative
 	// FaultNotConsecutive: the offset is not one more than that of the
 	// record before.
 	FaultNotConsecutive
@@ -72,6 +73,10 @@ func (f RecordFault) String() string {
 		return "is missing, though other records of the batch have it"
 	case FaultMixed:
 		return `mixes offsets and "end" in one batch`
+	case FaultNotInt64:
+		return `is neither 8 bytes, a big-endian number, nor "end"`
+	case FaultNegative:
+		return "is negative"
 	case FaultNotConsecutive:
 		return "is not one more than that of the record before"
 	}
@@ -110,6 +115,8 @@ func (f *headerFault) set(index int, reason RecordFault) {
 
 // condition gathers what the records of one batch ask for, record by record.
 type condition struct {
+	encoding Encoding
+
 	kind     Kind
 	expected int64 // of record 0, if conditional
 	fault    headerFault
@@ -157,7 +164,7 @@ func (c *condition) addExpected(i int, r *record) {
 		c.fault.set(i, FaultTwice)
 		return
 	}
-	kind, offset, fault := parseExpected(r.expected)
+	kind, offset, fault := c.encoding.parse(r.expected)
 	switch {
 	case fault != 0:
 		c.fault.set(i, fault)
@@ -187,33 +194,4 @@ func (c *condition) verdict(names HeaderNames) *RecordError {
 		return &RecordError{fault.index, fault.reason, names.AppendID}
 	}
 	return nil
-}
-
-// parseExpected reads the value of an expected-offset header. Leading zeros
-// are fine up to the 19 digits that the largest offset has.
-func parseExpected(value []byte) (kind Kind, offset int64, fault RecordFault) {
-	switch {
-	case len(value) == 0:
-		return 0, 0, FaultEmpty
-	case string(value) == "end":
-		return AtEnd, 0, 0
-	case value[0] == '+' || value[0] == '-':
-		return 0, 0, FaultSign
-	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, 0, FaultNotDecimal
-		}
-	}
-	if len(value) > 19 {
-		return 0, 0, FaultTooLarge
-	}
-	var n uint64 // 19 digits fit in 64 bits unsigned
-	for _, c := range value {
-		n = n*10 + uint64(c-'0')
-	}
-	if n >= math.MaxInt64 {
-		return 0, 0, FaultTooLarge
-	}
-	return Conditional, int64(n), 0
 }

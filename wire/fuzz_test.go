@@ -199,14 +199,21 @@ func FuzzInspect(f *testing.F) {
 		f.Add(encodeRecords(recordsExpecting("end", "end")), int32(2), codec)
 		f.Add(encodeRecords(recordsExpecting("9223372036854775807")), int32(1), codec)
 		f.Add(encodeRecords(make([]kmsg.Record, 3)), int32(3), codec)
+		f.Add(encodeRecords(recordsExpecting(int64Text(254), int64Text(255), int64Text(256))), int32(3), codec)
+		f.Add(encodeRecords(recordsExpecting(int64Text(math.MaxInt64-1), int64Text(math.MaxInt64))), int32(2), codec)
+		f.Add(encodeRecords(recordsExpecting(int64Text(3), "end")), int32(2), codec)
+		f.Add(encodeRecords(recordsExpecting(int64Text(-1))), int32(1), codec)
 	}
-	in := NewInspector(HeaderNames{}, testMaxDecompressed)
+	var inspectors []*Inspector
+	for _, encoding := range []Encoding{EncodingDecimal, EncodingInt64} {
+		inspectors = append(inspectors, NewInspector(HeaderNames{}, encoding, testMaxDecompressed))
+	}
 	f.Fuzz(func(t *testing.T, payload []byte, count int32, codec int8) {
 		codec &= attributeCodec
 		// As it is: mostly damage to the codecs.
 		raw := sealBatch(payload, int16(codec), count)
 		if h, err := ParseBatch(raw); err == nil {
-			_, _ = in.Inspect(h, raw)
+			_, _ = inspectors[0].Inspect(h, raw)
 		}
 		if _, known := codecNames[codec]; !known || len(payload) > testMaxDecompressed {
 			return
@@ -216,37 +223,46 @@ func FuzzInspect(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := in.Inspect(h, batch)
-		var fault *RecordError
-		if err != nil && !errors.As(err, &fault) {
-			if !errors.Is(err, ErrCorrupt) {
-				t.Fatalf("got %v, want %v", err, ErrCorrupt)
-			}
-			return
-		}
-		records, ok := decodeRecords(payload)
-		if !ok || len(records) != int(count) {
-			t.Fatalf("kmsg decodes %d records of %d (%t) from what we accept", len(records), count, ok)
-		}
-		want := naiveVerdict(records)
-		if fault != nil {
-			if *fault != want.fault {
-				t.Fatalf("got fault %v, want %v", fault, &want.fault)
-			}
-			return
-		}
-		if want.fault.Reason != 0 || got.Kind != want.kind || got.Expected != want.expected || got.AllAppendIDs != want.allID || got.AnyAppendID != want.any {
-			t.Fatalf("got %+v, want %+v", got, want)
-		}
-		for i, r := range records {
-			if got.Digests[i] != naiveDigest(r) {
-				t.Fatalf("record %d: digest %x, want %x", i, got.Digests[i], naiveDigest(r))
-			}
-			if at := testFirstTimestamp + r.TimestampDelta64; at > got.MaxTimestamp || at < got.MinTimestamp {
-				t.Fatalf("record %d at %d, outside of %d to %d", i, at, got.MinTimestamp, got.MaxTimestamp)
-			}
+		for _, in := range inspectors {
+			checkInspection(t, in, h, batch, payload)
 		}
 	})
+}
+
+// checkInspection compares what an inspector says of a batch, whose records are
+// payload, with the naive rules.
+func checkInspection(t *testing.T, in *Inspector, h BatchHeader, batch, payload []byte) {
+	t.Helper()
+	got, err := in.Inspect(h, batch)
+	var fault *RecordError
+	if err != nil && !errors.As(err, &fault) {
+		if !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("got %v, want %v", err, ErrCorrupt)
+		}
+		return
+	}
+	records, ok := decodeRecords(payload)
+	if !ok || len(records) != int(h.NumRecords) {
+		t.Fatalf("kmsg decodes %d records of %d (%t) from what we accept", len(records), h.NumRecords, ok)
+	}
+	want := naiveVerdict(records, in.encoding)
+	if fault != nil {
+		if *fault != want.fault {
+			t.Fatalf("%v: got fault %v, want %v", in.encoding, fault, &want.fault)
+		}
+		return
+	}
+	if want.fault.Reason != 0 || got.Kind != want.kind || got.Expected != want.expected || got.AllAppendIDs != want.allID || got.AnyAppendID != want.any {
+		t.Fatalf("%v: got %+v, want %+v", in.encoding, got, want)
+	}
+	for i, r := range records {
+		if got.Digests[i] != naiveDigest(r) {
+			t.Fatalf("record %d: digest %x, want %x", i, got.Digests[i], naiveDigest(r))
+		}
+		if at := testFirstTimestamp + r.TimestampDelta64; at > got.MaxTimestamp || at < got.MinTimestamp {
+			t.Fatalf("record %d at %d, outside of %d to %d", i, at, got.MinTimestamp, got.MaxTimestamp)
+		}
+	}
 }
 
 // FuzzWalkStored: offsets ascend within their batches; a set cut short yields

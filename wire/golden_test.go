@@ -86,7 +86,7 @@ func checkGolden(t *testing.T, words []string, frame []byte) {
 	if !known {
 		t.Fatalf("client %q is not in the table", words[2])
 	}
-	in := NewInspector(HeaderNames{}, testMaxDecompressed)
+	in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 	for _, partition := range p.Partitions {
 		batch, err := ParseBatch(partition.Records)
 		if err != nil {

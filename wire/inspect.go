@@ -36,15 +36,18 @@ type Inspection struct {
 // pool it; it is not for concurrent use.
 type Inspector struct {
 	records         recordReader
+	encoding        Encoding
 	maxDecompressed int
 	decompressed    []byte
 	digests         []uint64
 }
 
-// NewInspector returns an Inspector that looks for the given headers and
-// refuses batches that decompress to more than maxDecompressed bytes.
-func NewInspector(names HeaderNames, maxDecompressed int) *Inspector {
+// NewInspector returns an Inspector that looks for the given headers, with the
+// expected offset in the given encoding, and refuses batches that decompress to
+// more than maxDecompressed bytes.
+func NewInspector(names HeaderNames, encoding Encoding, maxDecompressed int) *Inspector {
 	return &Inspector{
+		encoding:        encoding,
 		records:         recordReader{names: names.orDefault()},
 		maxDecompressed: maxDecompressed,
 	}
@@ -109,7 +112,7 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 		in.digests = make([]uint64, n)
 	}
 	out := Inspection{Digests: in.digests[:n], MaxTimestamp: math.MinInt64, MinTimestamp: math.MaxInt64}
-	var c condition
+	c := condition{encoding: in.encoding}
 	var r record
 	at := 0
 	for i := range n {

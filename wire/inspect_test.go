@@ -21,7 +21,7 @@ func inspect(batch []byte) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	return NewInspector(HeaderNames{}, testMaxDecompressed).Inspect(h, batch)
+	return NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed).Inspect(h, batch)
 }
 
 func TestInspectConditions(t *testing.T) {
@@ -105,6 +105,58 @@ func TestInspectConditions(t *testing.T) {
 	}
 }
 
+// int64Text is an expected-offset in EncodingInt64.
+func int64Text(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
+
+func TestInspectInt64Conditions(t *testing.T) {
+	const notInt64 = `expected-offset is neither 8 bytes, a big-endian number, nor "end"`
+	for _, c := range []struct {
+		name    string
+		records []kmsg.Record
+		kind    Kind
+		offset  int64
+		fault   string
+	}{
+		{"none", make([]kmsg.Record, 2), Unconditional, 0, ""},
+		{"zero", recordsExpecting(int64Text(0)), Conditional, 0, ""},
+		{"several", recordsExpecting(int64Text(255), int64Text(256)), Conditional, 255, ""},
+		{"largest", recordsExpecting(int64Text(math.MaxInt64 - 1)), Conditional, math.MaxInt64 - 1, ""},
+		{"digits that are 8 bytes", recordsExpecting("00000041"), Conditional, 0x3030303030303431, ""},
+		{"end", recordsExpecting("end", "end"), AtEnd, 0, ""},
+		{"empty", recordsExpecting(""), 0, 0, "record 0: expected-offset is empty"},
+		{"decimal", recordsExpecting("41"), 0, 0, "record 0: " + notInt64},
+		{"int32", recordsExpecting("\x00\x00\x00\x01"), 0, 0, "record 0: " + notInt64},
+		{"nine bytes", recordsExpecting(int64Text(1), int64Text(2)+"\x00"), 0, 0, "record 1: " + notInt64},
+		{"seven bytes", recordsExpecting(int64Text(1)[1:]), 0, 0, "record 0: " + notInt64},
+		{"END", recordsExpecting("END"), 0, 0, "record 0: " + notInt64},
+		{"-1", recordsExpecting(int64Text(-1)), 0, 0, "record 0: expected-offset is negative"},
+		{"least", recordsExpecting(int64Text(math.MinInt64)), 0, 0, "record 0: expected-offset is negative"},
+		{"2^63-1", recordsExpecting(int64Text(math.MaxInt64-1), int64Text(math.MaxInt64)), 0, 0, "record 1: expected-offset is larger than any offset a record can have"},
+		{"little-endian", recordsExpecting("\x01\x00\x00\x00\x00\x00\x00\x00", "\x02\x00\x00\x00\x00\x00\x00\x00"), 0, 0, "record 1: expected-offset is not one more than that of the record before"},
+		{"offset, then end", recordsExpecting(int64Text(1), "end"), 0, 0, `record 1: expected-offset mixes offsets and "end" in one batch`},
+		{"gap", recordsExpecting(int64Text(1), int64Text(3)), 0, 0, "record 1: expected-offset is not one more than that of the record before"},
+		{"last without", append(recordsExpecting(int64Text(1)), kmsg.Record{}), 0, 0, "record 1: expected-offset is missing, though other records of the batch have it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			batch := buildBatch(t, CodecNone, c.records)
+			h, err := ParseBatch(batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := NewInspector(HeaderNames{}, EncodingInt64, testMaxDecompressed).Inspect(h, batch)
+			var fault *RecordError
+			switch {
+			case errors.As(err, &fault):
+				if fault.Error() != c.fault {
+					t.Errorf("got  %s\nwant %s", fault, c.fault)
+				}
+			case err != nil || c.fault != "" || got.Kind != c.kind || got.Expected != c.offset:
+				t.Errorf("got %v %d, %v; want %v %d or fault %q", got.Kind, got.Expected, err, c.kind, c.offset, c.fault)
+			}
+		})
+	}
+}
+
 func TestInspectHeaderNames(t *testing.T) {
 	records := []kmsg.Record{{Headers: []kmsg.Header{
 		header("expected-offset", []byte("not for us")), header("place", []byte("7")), header("once", []byte("a")),
@@ -114,7 +166,7 @@ func TestInspectHeaderNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := NewInspector(HeaderNames{ExpectedOffset: "place", AppendID: "once"}, testMaxDecompressed)
+	in := NewInspector(HeaderNames{ExpectedOffset: "place", AppendID: "once"}, EncodingDecimal, testMaxDecompressed)
 	got, err := in.Inspect(h, batch)
 	if err != nil || got.Kind != Conditional || got.Expected != 7 || !got.AllAppendIDs {
 		t.Errorf("got %+v, %v; want the condition 7 with an append-id", got, err)
@@ -288,7 +340,7 @@ func drawRecords(t *rapid.T) []kmsg.Record {
 // TestInspectAgainstNaive compares with kmsg and a second implementation of
 // the rules, in all codecs, by one reused Inspector.
 func TestInspectAgainstNaive(t *testing.T) {
-	in := NewInspector(HeaderNames{}, testMaxDecompressed)
+	in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 	seen := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		records := drawRecords(rt)
@@ -299,7 +351,7 @@ func TestInspectAgainstNaive(t *testing.T) {
 			rt.Fatal(err)
 		}
 		got, err := in.Inspect(h, batch)
-		want := naiveVerdict(records)
+		want := naiveVerdict(records, EncodingDecimal)
 		var fault *RecordError
 		switch {
 		case errors.As(err, &fault):
@@ -357,7 +409,7 @@ func TestInspectAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := NewInspector(HeaderNames{}, testMaxDecompressed)
+		in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 		got := testing.AllocsPerRun(200, func() {
 			if _, err := in.Inspect(h, batch); err != nil {
 				t.Fatal(err)
@@ -376,7 +428,7 @@ func TestInspectorForgetsHugeBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := NewInspector(HeaderNames{}, 16<<20)
+	in := NewInspector(HeaderNames{}, EncodingDecimal, 16<<20)
 	if _, err := in.Inspect(h, batch); err != nil {
 		t.Fatal(err)
 	}

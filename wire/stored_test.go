@@ -25,7 +25,7 @@ func walkAll(set []byte) ([]StoredRecord, error) {
 // other batches, in other codecs, with other timestamps; the digests of what
 // it sent and of what is stored are the same.
 func TestStoredRecordsAreRecognised(t *testing.T) {
-	in := NewInspector(HeaderNames{}, testMaxDecompressed)
+	in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 	rapid.Check(t, func(rt *rapid.T) {
 		records := drawRecords(rt)
 		for i := range records { // no conditions: Inspect must accept
@@ -57,7 +57,7 @@ func TestStoredRecordsAreRecognised(t *testing.T) {
 			rt.Fatalf("got %d records of %d, %v", len(got), len(records), err)
 		}
 		for i, r := range got {
-			ids := naiveVerdict(records[i : i+1])
+			ids := naiveVerdict(records[i:i+1], EncodingDecimal)
 			if r.Offset != first+int64(i) || r.Digest != inspection.Digests[i] || r.HasAppendID != ids.allID || r.Control {
 				rt.Fatalf("record %d: got %+v; want offset %d, digest %x, append-id %t", i, r, first+int64(i), inspection.Digests[i], ids.allID)
 			}

@@ -27,7 +27,9 @@ const (
 type Config struct {
 	// Dial opens a connection to the broker with this node id, authenticated
 	// and ready for requests. Required. It is called from several goroutines
-	// and must honour its context. The Pool owns what it returns.
+	// and must honour its context. The Pool owns what it returns. A connection
+	// with a method UseUntil() time.Time gets no calls after that time: another
+	// takes its place (its login may end, KIP-368).
 	Dial func(ctx context.Context, nodeID int32) (net.Conn, error)
 	// ClientID is sent with each request; default "offsetproxy".
 	ClientID string
@@ -61,8 +63,9 @@ type Config struct {
 	// clock, which does not.
 	Clock func() time.Duration
 
-	// Names are the record headers that read-backs look for.
-	Names wire.HeaderNames
+	// Names gives the record headers that read-backs of a topic look for; nil:
+	// the defaults. It is called from several goroutines.
+	Names func(topic string) wire.HeaderNames
 	// MaxDecompressed bounds one stored batch after decompression, in bytes;
 	// default 64 MiB.
 	MaxDecompressed int
@@ -78,6 +81,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = "offsetproxy"
+	}
+	if c.Names == nil {
+		c.Names = func(string) wire.HeaderNames { return wire.HeaderNames{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

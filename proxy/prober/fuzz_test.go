@@ -71,7 +71,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		p := New(Config{Dial: noDial, FenceID: testFence, MaxDecompressed: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 		r := Records{NextOffset: 4}
-		if err := p.take(&r, got.batches, got.highWatermark); err == nil && (r.NextOffset < 4 || r.NextOffset > max(4, got.highWatermark)) {
+		if err := p.take(&r, testTopic.Name, got.batches, got.highWatermark); err == nil && (r.NextOffset < 4 || r.NextOffset > max(4, got.highWatermark)) {
 			t.Errorf("next offset %d of high watermark %d", r.NextOffset, got.highWatermark)
 		}
 		for _, s := range r.Records {

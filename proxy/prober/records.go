@@ -89,7 +89,7 @@ func (p *Pool) readRecords(ctx context.Context, node int32, t Topic, partition, 
 		}
 		r.HighWatermark, r.LogStart = got.highWatermark, got.logStart
 		before := r.NextOffset
-		if err := p.take(&r, got.batches, min(upTo, got.highWatermark)); err != nil {
+		if err := p.take(&r, t.Name, got.batches, min(upTo, got.highWatermark)); err != nil {
 			return Records{}, err
 		}
 		spent += len(got.batches)
@@ -100,9 +100,9 @@ func (p *Pool) readRecords(ctx context.Context, node int32, t Topic, partition, 
 	}
 }
 
-// take adds the records of a fetched set that are at NextOffset or above and
+// take adds the records of a fetched set of a topic's that are at NextOffset or above and
 // below limit, and moves NextOffset.
-func (p *Pool) take(r *Records, batches []byte, limit int64) error {
+func (p *Pool) take(r *Records, topic string, batches []byte, limit int64) error {
 	from, covered, size := r.NextOffset, r.NextOffset, 0
 	for covered < limit && size < len(batches) {
 		h, n, err := wire.ParseStoredBatch(batches[size:])
@@ -118,7 +118,7 @@ func (p *Pool) take(r *Records, batches []byte, limit int64) error {
 		size += n
 		covered = max(covered, min(afterBatch(h), limit))
 	}
-	err := wire.WalkStored(batches[:size], p.cfg.Names, p.cfg.MaxDecompressed, func(s wire.StoredRecord) bool {
+	err := wire.WalkStored(batches[:size], p.cfg.Names(topic), p.cfg.MaxDecompressed, func(s wire.StoredRecord) bool {
 		switch {
 		case s.Offset < from:
 			return true

@@ -84,7 +84,7 @@ func TestTakeStopsAtLimit(t *testing.T) {
 		{2, 1, nil, 2}, // the high watermark is below what was asked for
 	} {
 		r := Records{NextOffset: tc.from}
-		if err := p.take(&r, batches, tc.limit); err != nil {
+		if err := p.take(&r, testTopic.Name, batches, tc.limit); err != nil {
 			t.Fatal(err)
 		}
 		if got := offsetsOf(r); !equalOffsets(got, tc.offsets) || r.NextOffset != tc.next {
