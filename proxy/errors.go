@@ -32,6 +32,9 @@ var (
 	errNoPort = errors.New("no broker has a port here")
 	// errAnswer says that the broker's answer cannot be understood.
 	errAnswer = errors.New("unexpected answer from the broker")
+	// errOutcomeUnknown ends the connection of a client one of whose batches, sent
+	// without a condition, may or may not be in the log.
+	errOutcomeUnknown = errors.New("what became of an unconditional batch is unknown")
 	// errAnswerTooLarge says that an answer that has to be read whole is
 	// above Config.MaxRewrittenBytes.
 	errAnswerTooLarge = errors.New("answer is above the limit for rewriting")

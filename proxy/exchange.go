@@ -21,7 +21,8 @@ const (
 	entryHeld entryState = iota
 	// entryReady: to be sent now, stamped if it is fenced.
 	entryReady
-	// entrySent: upstream; its bytes here are gone.
+	// entrySent: upstream. Its bytes here are gone, unless it may be sent again
+	// (entry.mayResend): then it may become ready once more.
 	entrySent
 	// entryDone: its result is known.
 	entryDone
@@ -35,14 +36,16 @@ type entry struct {
 	rule  *rule
 
 	// Of fenced partitions.
-	lane      *lane // nil: not fenced
-	ticket    fence.Ticket
-	admitted  bool
-	records   []byte // in the request's frame, until handling of it ends
-	epoch     int16
-	sequence  int32
-	unstamped bool
-	maxTime   int64
+	lane     *lane // nil: not fenced
+	ticket   fence.Ticket
+	admitted bool
+	// unconditional: no record has a condition, so its sender knows of none.
+	unconditional bool
+	records       []byte // in the request's frame, until handling of it ends
+	epoch         int16
+	sequence      int32
+	unstamped     bool
+	maxTime       int64
 	// appendTime: the topic has LogAppendTime, so that clients are told the
 	// broker's time, which is answeredTime once answered.
 	appendTime   bool
@@ -78,10 +81,16 @@ type exchange struct {
 	// released: nothing is sent any more; the records may be gone.
 	released bool
 	throttle int32
-	// broken: the answer for a partition that is not fenced was lost, so the
-	// request as a whole gets none.
-	broken bool
+	// broken, if set, is why the request as a whole gets no answer: that for a
+	// partition which is not fenced was lost, or what became of an unconditional
+	// batch is unknown, of which its sender can only be told as by a broker that
+	// fails.
+	broken error
 }
+
+// mayResend reports whether the fence may want the entry's batch sent again
+// after a race that it lost.
+func (e *entry) mayResend() bool { return e.ticket.AtEnd }
 
 // ready is called by the fence, under the lane's lock: the entry is to be
 // sent with this stamp. False means that nobody will send it.
@@ -111,6 +120,9 @@ func (e *entry) decided(d *fence.Effect) {
 	e.result.LogAppendTime = -1
 	if message != "" {
 		e.result.ErrorMessage = &message
+	}
+	if d.Verdict.Kind == fence.Unknown && e.unconditional {
+		x.broken = errOutcomeUnknown
 	}
 	if d.Verdict.Kind == fence.Won {
 		e.result.BaseOffset = int64(d.Verdict.Offset)
@@ -168,9 +180,9 @@ func (x *exchange) finishLocked() {
 		}
 		return
 	}
-	if x.broken {
+	if x.broken != nil {
 		x.slot.complete(nil)
-		x.c.closeAfter(errAnswer)
+		x.c.closeAfter(x.broken)
 		return
 	}
 	x.slot.complete(x.composeLocked())
@@ -305,7 +317,7 @@ func (x *exchange) lost(indexes []int, err error) {
 			e.lane.abandoned(&e.ticket)
 		default:
 			x.mu.Lock()
-			x.broken = true
+			x.broken = errAnswer
 			x.doneLocked(e)
 			x.mu.Unlock()
 		}
@@ -356,7 +368,7 @@ func (x *exchange) giveUp(e *entry) {
 	if e.state == entryDone {
 		return
 	}
-	x.broken = true
+	x.broken = errAnswer
 	x.doneLocked(e)
 }
 

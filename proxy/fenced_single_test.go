@@ -100,7 +100,6 @@ func TestBadBatches(t *testing.T) {
 	}{
 		{"null", nil, 2, "batch of 0 bytes: corrupt record batch"},
 		{"no header", plain("a"), 87, "the topic requires an expected-offset header on every record"},
-		{"end", batchOf(batchOptions{}, cond("end")...), 87, "expected-offset: end is not supported in this version"},
 		{"empty", batchOf(batchOptions{}, record{headers: []kmsg.Header{{Key: "expected-offset", Value: []byte{}}}}), 87, expectedOffset + "is empty"},
 		{"null header", batchOf(batchOptions{}, null), 87, expectedOffset + "is empty"},
 		{"minus", batchOf(batchOptions{}, cond("-1")...), 87, expectedOffset + "has a sign; only decimal digits are allowed"},

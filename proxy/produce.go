@@ -240,13 +240,11 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 		return kafkaCode(err), err.Error()
 	}
 	switch {
-	case found.Kind == wire.Unconditional:
-		return kerr.InvalidRecord.Code, "the topic requires an expected-offset header on every record"
-	case found.Kind == wire.AtEnd:
-		return kerr.InvalidRecord.Code, "expected-offset: end is not supported in this version"
+	case found.Kind == wire.Unconditional && e.rule.mode == ModeRequire:
+		return kerr.InvalidRecord.Code, e.rule.messageNoCondition()
 	case found.AnyAppendID && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, "append-id must be on every record of a batch or on none"
-	case topic.appendTime && !found.AllAppendIDs:
+	case topic.appendTime && found.Kind == wire.Conditional && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header"
 	}
 	if code, message := f.checkTimestamps(found.Inspection, topic, e.rule); code != 0 {
@@ -258,7 +256,12 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	}
 	e.maxTime = found.MaxTimestamp
 	e.appendTime = topic.appendTime
-	e.ticket.Expected = ps.Offset(found.Expected)
+	e.unconditional = found.Kind == wire.Unconditional
+	if found.Kind == wire.Conditional {
+		e.ticket.Expected = ps.Offset(found.Expected)
+	} else {
+		e.ticket.AtEnd, e.ticket.Expected = true, ps.NoOffset
+	}
 	e.ticket.Records = records
 	e.ticket.Replay = e.rule.replay
 	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)
@@ -314,20 +317,19 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 	}
 }
 
-// takeReady marks the ready entries as sent and tells whether others are held.
-// If none is, this was the last piece, and the fence is told so from then on:
+// takeReady marks the ready entries as sent and tells whether others are held,
+// or may have to be sent again. If none is, this was the last piece, and the fence is told so from then on:
 // an entry that it makes ready afterwards would wait for its sending for ever.
 func (x *exchange) takeReady() (ready []int, held bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range x.entries {
-		switch e := &x.entries[i]; e.state {
-		case entryReady:
+		e := &x.entries[i]
+		if e.state == entryReady {
 			e.state = entrySent
 			ready = append(ready, i)
-		case entryHeld:
-			held = true
 		}
+		held = held || e.state == entryHeld || e.state == entrySent && e.mayResend()
 	}
 	x.released = x.released || !held
 	return ready, held

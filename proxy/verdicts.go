@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -45,6 +46,15 @@ func (r *rule) tell(v fence.Verdict, expected ps.Offset) (int16, string) {
 		return kerr.PolicyViolation.Code, "the proxy may not read what it needs to fence this topic: its principal needs DESCRIBE and READ on it"
 	}
 	return kerr.UnknownServerError.Code, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, v.Next, expected)
+}
+
+// messageNoCondition refuses a batch without a condition.
+func (r *rule) messageNoCondition() string {
+	const m = "the topic requires an expected-offset header on every record"
+	if name := r.options.ExpectedOffsetHeader; name != "expected-offset" {
+		return m + ", which is named " + strconv.Quote(name) + " here"
+	}
+	return m
 }
 
 // observe counts a verdict, and logs it: refusals for who looks closely,
