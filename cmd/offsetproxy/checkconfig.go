@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 type checkConfigCmd struct {
@@ -49,6 +50,11 @@ func (c *checkConfigCmd) Run(env *environment) error {
 			what = fmt.Sprintf("%d problems", n)
 		}
 		return &exitError{exitUsage, fmt.Errorf("%s: %s", c.File, what)}
+	}
+	if settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
+		if _, err := settings.Password.Read(); err != nil {
+			settings.Notes = append(settings.Notes, fmt.Sprintf("serve would not start here: %v", err))
+		}
 	}
 	effective := settings.Effective()
 	if c.Output == outputJSON {

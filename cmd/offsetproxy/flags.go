@@ -15,14 +15,18 @@ import (
 // all but node_ports, and of the rules those with mode require. A nil field was
 // not given. ${…} in a help text is a default, see helpVars.
 type settingFlags struct {
-	Bootstrap      []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"settings"`
-	Listen         *string  `help:"Address for clients to connect to first; default ${listen}." placeholder:"HOST:PORT" group:"settings"`
-	AdvertisedHost *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"settings"`
-	BrokerPorts    *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"settings"`
-	Require        []string `help:"Topics whose appends must be conditional, such as 'orders.*'; may be repeated." sep:"none" placeholder:"GLOB" group:"settings"`
-	DefaultMode    *string  `help:"Mode of all other topics, off or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
-	BrokerKind     *string  `help:"kafka, or kfake for an embedded broker; default ${broker_kind}." placeholder:"KIND" group:"settings"`
-	MetricsListen  *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
+	Bootstrap        []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"settings"`
+	Listen           *string  `help:"Address for clients to connect to first; default ${listen}." placeholder:"HOST:PORT" group:"settings"`
+	AdvertisedHost   *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"settings"`
+	BrokerPorts      *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"settings"`
+	Require          []string `help:"Topics whose appends must be conditional, such as 'orders.*'; may be repeated." sep:"none" placeholder:"GLOB" group:"settings"`
+	DefaultMode      *string  `help:"Mode of all other topics, off or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
+	BrokerKind       *string  `help:"kafka, or kfake for an embedded broker; default ${broker_kind}." placeholder:"KIND" group:"settings"`
+	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512." placeholder:"NAME" group:"settings"`
+	SASLUser         *string  `name:"sasl-user" help:"The user that the proxy itself logs in as." placeholder:"USER" group:"settings"`
+	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
+	SASLPasswordEnv  *string  `name:"sasl-password-env" help:"Environment variable with that user's password." placeholder:"NAME" group:"settings"`
+	MetricsListen    *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
 
 	FenceID                         *string `help:"Producer id of all proxies of the cluster; default ${fence_id}." placeholder:"ID" group:"fence"`
 	ViewMaxAge                      *string `help:"Greatest age of what is known of a partition; default ${view_max_age}." placeholder:"TIME" group:"fence"`
@@ -87,6 +91,9 @@ func flagName(path string) string {
 	if assertion, is := strings.CutPrefix(path, "brokers.assert."); is {
 		name, ok = "assert-"+strings.ReplaceAll(assertion, "_", "-"), true
 	}
+	if login, is := strings.CutPrefix(path, "upstream."); is {
+		name, ok = strings.NewReplacer("_", "-", ".", "-").Replace(login), true
+	}
 	if !ok {
 		name = strings.ReplaceAll(strings.TrimPrefix(path, "limits."), "_", "-")
 	}
@@ -117,6 +124,10 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 				ConnectionsMaxIdle:        optional(f.AssertConnectionsMaxIdle),
 			},
 		},
+		Upstream: config.Upstream{SASL: config.SASL{
+			Mechanism: optional(f.SASLMechanism), User: optional(f.SASLUser),
+			PasswordFile: optional(f.SASLPasswordFile), PasswordEnv: optional(f.SASLPasswordEnv),
+		}},
 		ViewMaxAge:    optional(f.ViewMaxAge),
 		AdmissionWait: optional(f.AdmissionWait),
 		ClockSkew:     optional(f.ClockSkew),

@@ -48,6 +48,12 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	if settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
+		// It is read again for each login, but what is missing now is a mistake.
+		if _, err := settings.Password.Read(); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
 	logger := newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
 	logger.Info("starting", "version", version.Current().Number, "bootstrap", settings.Proxy.Bootstrap, "rules", len(settings.Proxy.Rules))
 	for _, note := range settings.Notes {

@@ -301,6 +301,15 @@ func TestDevAndItsThreeCommands(t *testing.T) {
 	}
 }
 
+// TestServeWithoutItsPassword says which is missing, instead of trying to log
+// in with none for ever.
+func TestServeWithoutItsPassword(t *testing.T) {
+	got := call(t, "", "serve", "--bootstrap", "k:1", "--sasl-mechanism", "PLAIN", "--sasl-user", "proxy", "--sasl-password-env", "PASSWORD_OF_NOBODY")
+	if got.code != exitUsage || !strings.Contains(got.stderr, "environment variable PASSWORD_OF_NOBODY is not set") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestServeCannotListen(t *testing.T) {
 	cluster, err := embedded.Start(embedded.Config{})
 	if err != nil {

@@ -30,6 +30,8 @@ type Document struct {
 	FenceID Value `yaml:"fence_id"`
 	// Brokers is what the brokers are.
 	Brokers Brokers `yaml:"brokers"`
+	// Upstream is how the proxy gets to them.
+	Upstream Upstream `yaml:"upstream"`
 	// ViewMaxAge is proxy.Config.ViewMaxAge, a length of time with its unit.
 	ViewMaxAge Value `yaml:"view_max_age"`
 	// AdmissionWait is proxy.Config.AdmissionWait, a length of time.

@@ -32,6 +32,8 @@ type Effective struct {
 	DefaultMode string `json:"default_mode"`
 	// FenceID is hexadecimal with 0x: 64 bits are too many for JSON numbers.
 	FenceID string `json:"fence_id"`
+	// SASL is how the proxy logs in to the brokers; nil: not at all.
+	SASL *EffectiveSASL `json:"upstream_sasl,omitempty"`
 	// BrokerKind is kafka or kfake.
 	BrokerKind string `json:"broker_kind"`
 	// Assert has the brokers' limits that are not read from them, by the names
@@ -53,6 +55,16 @@ type Effective struct {
 	MetricsListen string `json:"metrics_listen,omitempty"`
 	// Notes say what is allowed but may not be meant.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// EffectiveSASL is the proxy's login, but for its password.
+type EffectiveSASL struct {
+	// Mechanism is upstream.sasl.mechanism.
+	Mechanism string `json:"mechanism"`
+	// User is upstream.sasl.user.
+	User string `json:"user"`
+	// PasswordFrom says where the password stands.
+	PasswordFrom string `json:"password_from"`
 }
 
 // EffectiveRule is one rule of an Effective.
@@ -105,6 +117,9 @@ func (s *Settings) Effective() Effective {
 	for _, r := range p.Rules {
 		e.Rules = append(e.Rules, EffectiveRule{Topics: r.Topics, Mode: modeName(r.Mode)})
 	}
+	if c := p.Credentials; c.Mechanism != proxy.NoLogin {
+		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String()}
+	}
 	if p.BrokerKind == proxy.EmbeddedKfake {
 		e.BrokerKind = "kfake"
 	}
@@ -132,6 +147,9 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		kind = "embedded kfake, not for real data"
 	}
 	line("brokers", "%s (%s)", strings.Join(e.Bootstrap, ", "), kind)
+	if e.SASL != nil {
+		line("log in to brokers", "as %s by %s, the password from %s", e.SASL.User, e.SASL.Mechanism, e.SASL.PasswordFrom)
+	}
 	line("clients connect to", "%s, and are told the host %s", e.Listen, e.AdvertisedHost)
 	if first, _, given := strings.Cut(e.BrokerPorts, "-"); given {
 		line("broker ports", "%s: node id n on %s+n", e.BrokerPorts, first)

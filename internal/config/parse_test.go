@@ -119,6 +119,7 @@ rules: [{topics: a, mode: require}]
 default_mode: require
 fence_id: 6
 brokers: {kind: kfake, assert: {producer_id_expiration: 7h, producer_id_expiration_check: 8s, connections_max_idle: 9s}}
+upstream: {sasl: {mechanism: PLAIN, user: p, password_env: PASSWORD_OF_P}}
 view_max_age: 10s
 admission_wait: 11s
 clock_skew: 12s
@@ -209,6 +210,12 @@ func TestParseRefuses(t *testing.T) {
 		{"metrics on the client port", k + "metrics: {listen: ':9092'}", []place{{"metrics.listen", 2, 19}}},
 		{"metrics on a broker port", k + "broker_ports: 9093-9099\nmetrics: {listen: ':9095'}", []place{{"metrics.listen", 3, 19}}},
 		{"expiry too short for the views", k + "brokers: {assert: {producer_id_expiration: 2m}}", []place{{"brokers.assert.producer_id_expiration", 2, 44}}},
+		{"login without a mechanism", k + "upstream: {sasl: {user: u, password_env: P}}", []place{{"upstream.sasl.mechanism", 2, 25}}},
+		{"login by what cannot be done", k + "upstream: {sasl: {mechanism: GSSAPI, user: u, password_env: P}}", []place{{"upstream.sasl.mechanism", 2, 30}}},
+		{"login of nobody", k + "upstream: {sasl: {mechanism: PLAIN, password_env: P}}", []place{{"upstream.sasl.user", 2, 30}}},
+		{"login without a password", k + "upstream: {sasl: {mechanism: PLAIN, user: u}}", []place{{"upstream.sasl.password_file", 2, 30}}},
+		{"password in two places", k + "upstream: {sasl: {mechanism: PLAIN, user: u, password_file: /p, password_env: P}}", []place{{"upstream.sasl.password_env", 2, 79}}},
+		{"password in the file itself", k + "upstream: {sasl: {mechanism: PLAIN, user: u, password: secret}}", []place{{"", 2, 46}}},
 		{"negative fence id", k + "fence_id: -1", []place{{"fence_id", 2, 11}}},
 		{"everything at once, in the file's order", "bootstrap: k\nlisten: l\nlog: {level: loud}", []place{{"bootstrap", 1, 12}, {"listen", 2, 9}, {"log.level", 3, 14}}},
 	} {

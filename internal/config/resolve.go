@@ -29,6 +29,7 @@ func (d *Document) Resolve() (*Settings, error) {
 	r.addresses()
 	r.rules()
 	r.brokers()
+	r.upstream()
 	r.limits()
 	r.process()
 	r.together()

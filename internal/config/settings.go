@@ -22,6 +22,8 @@ type Settings struct {
 	// Proxy is in force (see proxy.Config.InForce), defaults included; its
 	// logger, meter and network seams are left to the caller.
 	Proxy proxy.Config
+	// Password is where that of Proxy.Credentials stands; zero: no login.
+	Password Secret
 	// LogLevel is the least level that is logged; default info.
 	LogLevel slog.Level
 	// LogFormat is the form of log lines; default FormatText.
