@@ -131,7 +131,7 @@ func (w *modelWorld) idle(p *modelProxy) {
 	if len(p.tickets) > 0 {
 		w.fail("p%d is not busy with %d batches", p.id, len(p.tickets))
 	}
-	p.state.Idle()
+	p.state.Idle(w.now)
 	p.part = New(w.cfg, p.state)
 }
 

@@ -154,7 +154,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			return "busy"
 		}
 		state := s.part.State()
-		state.Idle()
+		state.Idle(s.now)
 		s.part = New(&s.cfg, state)
 		return "idle"
 	case "state":

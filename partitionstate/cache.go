@@ -1,6 +1,8 @@
 package partitionstate
 
 import (
+	"sync/atomic"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
@@ -15,27 +17,39 @@ type Key struct {
 
 // Cache keeps the states of idle partitions, bounded: when it is full, the
 // one unused for longest is forgotten, which costs its next batch one reading
-// of the view. Partitions with work in progress, or with transmissions of
-// unknown fate, are never in it; their holder takes them out with Take and
-// brings them back with Put. Safe for concurrent use, but calls for one key
-// must not overlap: there may be only one holder of a state.
+// of the view, and its idempotent clients the memory of their last batches.
+// Partitions with work in progress, or with transmissions of unknown fate, are
+// never in it; their holder takes them out with Take and brings them back with
+// Put. Safe for concurrent use, but calls for one key must not overlap: there
+// may be only one holder of a state.
 type Cache struct {
 	idle *lru.Cache[Key, *State]
+	// producers counts the virtual producer states in idle, of which there may
+	// be mostProducers.
+	producers     atomic.Int64
+	mostProducers int64
 }
 
-// NewCache makes a cache for up to size partitions; size ≥ 1. onEvict, which
-// may be nil, is called for each state that is pushed out by a newer one, from
-// within Put.
-func NewCache(size int, onEvict func(Key)) (*Cache, error) {
-	c, err := lru.NewWithEvict(size, func(k Key, s *State) {
-		if onEvict != nil && s != nil {
-			onEvict(k)
+// NewCache makes a cache for up to size partitions with up to producers virtual
+// producer states in all; both ≥ 1. onEvict, which may be nil, is called for each
+// state that is pushed out by a newer one, from within Put, with the number of
+// its virtual producer states.
+func NewCache(size, producers int, onEvict func(k Key, producers int)) (*Cache, error) {
+	c := &Cache{mostProducers: int64(producers)}
+	var err error
+	c.idle, err = lru.NewWithEvict(size, func(k Key, s *State) {
+		if s == nil {
+			return
+		}
+		c.producers.Add(-int64(s.Producers()))
+		if onEvict != nil {
+			onEvict(k, s.Producers())
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{idle: c}, nil
+	return c, nil
 }
 
 // Take removes and returns the state of k, or a new one.
@@ -47,11 +61,21 @@ func (c *Cache) Take(k Key) *State {
 	// Emptied first, so that removing it does not count as an eviction.
 	c.idle.Add(k, nil)
 	c.idle.Remove(k)
+	c.producers.Add(-int64(s.Producers()))
 	return s
 }
 
-// Put gives back a state that nothing is in flight for.
-func (c *Cache) Put(k Key, s *State) {
-	s.Idle()
+// Put gives back, now, a state that nothing is in flight for.
+func (c *Cache) Put(now Instant, k Key, s *State) {
+	s.Idle(now)
+	c.producers.Add(int64(s.Producers()))
 	c.idle.Add(k, s)
+	for c.producers.Load() > c.mostProducers {
+		if _, _, ok := c.idle.RemoveOldest(); !ok {
+			return
+		}
+	}
 }
+
+// Producers is the number of virtual producer states in it.
+func (c *Cache) Producers() int { return int(c.producers.Load()) }

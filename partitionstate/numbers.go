@@ -24,6 +24,13 @@ func (s Sequence) Plus(n int) Sequence {
 	return Sequence((int64(s) + int64(n)) & sequenceMask)
 }
 
+// Before reports whether s is passed before o. Sequences go round, so of two the
+// one is before the other from which it is reached in less than half of the round.
+func (s Sequence) Before(o Sequence) bool {
+	ahead := (int64(o) - int64(s)) & sequenceMask
+	return 0 < ahead && ahead < 1<<30
+}
+
 // SequenceAfter is the sequence that follows the last one a broker told of. It
 // tells −1 of a producer id that has an epoch and no batch yet; 0 is next then.
 func SequenceAfter(last int32) Sequence { return Sequence(last).Plus(1) }

@@ -75,7 +75,7 @@ func TestRecentKeepsTheNewest(t *testing.T) {
 	if _, ok := s.Known(2*recentMax, 3*recentMax); !ok {
 		t.Error("the newest records are not known")
 	}
-	s.Idle()
+	s.Idle(1)
 	if _, ok := s.Known(3*recentMax-recentIdle, 3*recentMax); !ok {
 		t.Error("idle: the newest records are not known")
 	}
@@ -95,7 +95,7 @@ func TestIdleLetsGoOfRoomAfterAGap(t *testing.T) {
 	s.Learned(3*recentMax, run(3*recentMax, 3*recentMax+1))
 	s.Unsettle(&Unsettled{Expected: 1, Records: run(1, 2)})
 	s.Settle(1, run(1, 2))
-	s.Idle()
+	s.Idle(1)
 	if got := cap(s.recent.records); got > recentIdle {
 		t.Errorf("memory for %d records is held, want at most %d", got, recentIdle)
 	}

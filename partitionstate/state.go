@@ -46,6 +46,8 @@ type State struct {
 	openAt    map[uint64]int32
 
 	refusals *refusals // nil: none since the last success
+
+	producers producers
 }
 
 // View is the newest view, and whether there is one.
@@ -119,6 +121,7 @@ func (s *State) truncated(now Instant, v View) {
 	s.committed, s.hasEnd = 0, false
 	s.witnessed, s.hasTentative = false, false
 	s.recent = recent{}
+	s.producers.forgetResults()
 	if v.HighWatermark != NoOffset {
 		s.SeeCommitted(now, v.HighWatermark, v.At)
 	}
@@ -233,8 +236,9 @@ func (s *State) Recall(records []Record) (Offset, bool) { return s.recent.find(r
 func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }
 
 // Idle shrinks what is kept to what an idle partition may cost.
-func (s *State) Idle() {
+func (s *State) Idle(now Instant) {
 	s.recent.trim(recentIdle)
+	s.producers.shrink(now)
 	if len(s.unsettled) == 0 {
 		s.unsettled, s.index = nil, nil
 	}

@@ -102,7 +102,7 @@ func (f *fencing) forgetAll() (err error) {
 		l.mu.Unlock()
 		delete(f.lanes, key)
 	}
-	f.idle, err = ps.NewCache(100, nil)
+	f.idle, err = ps.NewCache(100, 100, nil)
 	return err
 }
 

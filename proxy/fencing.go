@@ -21,6 +21,8 @@ const (
 	sameViewRounds = 4
 	// maxUnsettled bounds a partition's transmissions of unknown fate.
 	maxUnsettled = 1024
+	// idleProducers bounds the virtual producer states of all idle partitions.
+	idleProducers = 250_000
 	// readingTimeout bounds a reading of a view or of records. Under load that
 	// bypasses the proxies a view may never come to rest.
 	readingTimeout = 15 * time.Second
@@ -94,7 +96,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.ctx, f.endRead = context.WithCancel(context.Background())
 	f.topics = newTopicBook(f.loadTopic, f.start, &metrics.unserved)
 	var err error
-	if f.idle, err = ps.NewCache(cfg.IdleViews, func(ps.Key) { metrics.viewEvicted() }); err != nil {
+	if f.idle, err = ps.NewCache(cfg.IdleViews, idleProducers, func(ps.Key, int) { metrics.viewEvicted() }); err != nil {
 		return nil, err
 	}
 	core := fence.Config{
@@ -179,7 +181,7 @@ func (f *fencing) sweep() {
 	for key, l := range f.lanes {
 		if l.users.Load() == 0 && l.putAway() {
 			delete(f.lanes, key)
-			f.idle.Put(key, l.part.State())
+			f.idle.Put(instant(), key, l.part.State())
 		} else {
 			l.configure(f.core.Load())
 		}

@@ -1,0 +1,316 @@
+package partitionstate
+
+import (
+	"maps"
+	"math/bits"
+	"time"
+)
+
+// ProducerID is an idempotent client's own producer id (KIP-98). Brokers do not
+// see it in fenced partitions, where every batch carries the fence's.
+type ProducerID int64
+
+// ConnectionID tells client connections of one proxy apart; later ones have
+// larger ids.
+type ConnectionID int64
+
+// BatchDigest stands for all records of a batch, in their order. Equal digests
+// mean equal batches.
+type BatchDigest uint64
+
+// DigestOf combines the digests of a batch's records.
+func DigestOf(records []Record) BatchDigest {
+	h := uint64(len(records))
+	for _, r := range records {
+		d := r.Digest
+		if r.AppendID {
+			d = ^d
+		}
+		h = (bits.RotateLeft64(h, 29) ^ d) * 0x9e3779b97f4a7c15
+	}
+	return BatchDigest(h)
+}
+
+// Outcome is what became of a client's batch, as far as it is remembered.
+type Outcome uint8
+
+const (
+	// Appended: it is in the log, at the offset where it was to be.
+	Appended Outcome = iota + 1
+	// Misplaced: it is in the log, at another offset.
+	Misplaced
+	// Superseded: other records have its place, for ever.
+	Superseded
+	// Undecided: it may be in the log.
+	Undecided
+)
+
+// Told is what a client was told of one of its batches.
+type Told struct {
+	Sequence Sequence // the client's own, of the first record
+	Count    int32    // records
+	Digest   BatchDigest
+	Outcome  Outcome
+	// Offset is where the batch lies (Appended, Misplaced), the committed end
+	// (Superseded), or where it was tried last (Undecided; NoOffset: nowhere).
+	Offset Offset
+	// LogStart as the client was told it (Superseded), or NoOffset.
+	LogStart Offset
+}
+
+func (t Told) final() bool { return t.Outcome == Appended || t.Outcome == Misplaced }
+
+// toldKept is how many batches of a producer id are remembered, as brokers do:
+// clients have no more in flight.
+const toldKept = 5
+
+// Break says why what follows a client's batch k cannot be appended.
+type Break uint8
+
+const (
+	// Unbroken: nothing is in the way.
+	Unbroken Break = iota
+	// BehindRefused: k was definitely refused.
+	BehindRefused
+	// BehindRefusedAtEnd: the same, and k had no condition.
+	BehindRefusedAtEnd
+	// BehindUnknown: the fate of k is unknown.
+	BehindUnknown
+	// BehindRetriable: k was given back to be sent again.
+	BehindRetriable
+)
+
+// Producer is the virtual state of one client producer id in one partition: what
+// a broker would know of it, were its batches not stamped with the fence's id.
+// It belongs to its State.
+type Producer struct {
+	id    ProducerID
+	epoch ProducerEpoch
+	// next is the sequence behind the last batch that is in the log.
+	next Sequence
+	// connection is the newest one that brought a batch of this epoch.
+	connection ConnectionID
+
+	told      [toldKept]Told // oldest first
+	toldCount uint8
+
+	// broken says that the batch with the sequence brokenAt, which brokenOn
+	// brought, left a gap before all that follow it there.
+	broken   Break
+	brokenAt Sequence
+	brokenOn ConnectionID
+
+	// inFlight counts its batches that are not decided. While there are none, it
+	// stands in the order of last use.
+	inFlight     int32
+	lastUsed     Instant
+	older, newer *Producer
+}
+
+// Begin starts anew: nothing is known of the producer in this epoch, and the
+// batch with this sequence, brought by this connection, comes next.
+func (p *Producer) Begin(epoch ProducerEpoch, next Sequence, on ConnectionID) {
+	p.epoch, p.next, p.connection = epoch, next, on
+	p.toldCount, p.broken = 0, Unbroken
+}
+
+// Resume lets the batch with this sequence come next although some before it
+// were never seen.
+func (p *Producer) Resume(next Sequence) { p.next = next }
+
+// Epoch is the newest epoch seen.
+func (p *Producer) Epoch() ProducerEpoch { return p.epoch }
+
+// Next is the sequence that follows what is in the log, or that came first.
+func (p *Producer) Next() Sequence { return p.next }
+
+// Connection is the newest one that brought a batch of the epoch.
+func (p *Producer) Connection() ConnectionID { return p.connection }
+
+// Told is what was told of the batch that begins with this sequence.
+func (p *Producer) Told(s Sequence) (Told, bool) {
+	for _, t := range p.told[:p.toldCount] {
+		if t.Sequence == s {
+			return t, true
+		}
+	}
+	return Told{}, false
+}
+
+// Tell remembers what a client is told of a batch, in place of what it was told
+// before of one with this sequence. That one is in the log is not forgotten for
+// one that is not. What is in the log moves the next sequence on.
+func (p *Producer) Tell(t Told) {
+	if end := t.Sequence.Plus(int(t.Count)); t.final() && p.next.Before(end) {
+		p.next = end
+	}
+	for i := range p.told[:p.toldCount] {
+		if o := &p.told[i]; o.Sequence == t.Sequence {
+			if t.final() || !o.final() {
+				*o = t
+			}
+			return
+		}
+	}
+	if p.toldCount == toldKept {
+		copy(p.told[:], p.told[1:])
+		p.toldCount--
+	}
+	p.told[p.toldCount] = t
+	p.toldCount++
+}
+
+// Untell forgets what was told of the batch with this sequence, unless it is in
+// the log.
+func (p *Producer) Untell(s Sequence) {
+	for i := range p.told[:p.toldCount] {
+		if o := &p.told[i]; o.Sequence == s && !o.final() {
+			copy(p.told[i:], p.told[i+1:p.toldCount])
+			p.toldCount--
+			return
+		}
+	}
+}
+
+// Came notes that a connection brought a batch of the epoch with this sequence.
+// A client that is back at the gap, or before it, has gone back to fill it.
+func (p *Producer) Came(on ConnectionID, s Sequence) {
+	p.connection = max(p.connection, on)
+	if p.broken != Unbroken && on >= p.brokenOn && !p.brokenAt.Before(s) {
+		p.broken = Unbroken
+	}
+}
+
+// Break notes that the batch with this sequence, brought by this connection,
+// left a gap. The first gap of the newest connection counts.
+func (p *Producer) Break(on ConnectionID, at Sequence, why Break) {
+	if p.broken != Unbroken && (on < p.brokenOn || on == p.brokenOn && p.brokenAt.Before(at)) {
+		return
+	}
+	p.broken, p.brokenAt, p.brokenOn = why, at, on
+}
+
+// BrokenBefore says whether, on this connection, a gap is before the batch with
+// this sequence, and which.
+func (p *Producer) BrokenBefore(on ConnectionID, s Sequence) Break {
+	if p.broken != Unbroken && on == p.brokenOn && p.brokenAt.Before(s) {
+		return p.broken
+	}
+	return Unbroken
+}
+
+// producers are the virtual states of a partition's client producer ids.
+type producers struct {
+	byID map[ProducerID]*Producer
+	// oldest … newest are those with nothing in flight, by last use.
+	oldest, newest *Producer
+	keep           time.Duration
+	// most is how many byID has held: maps do not give memory back.
+	most int
+}
+
+// Producer is the virtual state of a client's producer id; nil: there is none.
+func (s *State) Producer(id ProducerID) *Producer { return s.producers.byID[id] }
+
+// Producers is the number of virtual producer states.
+func (s *State) Producers() int { return len(s.producers.byID) }
+
+// AddProducer makes the virtual state of a producer id that has none. States
+// that were not used for as long as keep make room (0: they stay), and if there
+// are still as many as most (0: no bound), those that were not used for longest,
+// which are counted; none that has a batch in flight does.
+func (s *State) AddProducer(now Instant, id ProducerID, keep time.Duration, most int) (p *Producer, forgotten int) {
+	s.producers.keep = keep
+	s.producers.expire(now)
+	for most > 0 && len(s.producers.byID) >= most && s.producers.oldest != nil {
+		s.producers.forget(s.producers.oldest)
+		forgotten++
+	}
+	if s.producers.byID == nil {
+		s.producers.byID = map[ProducerID]*Producer{}
+	}
+	p = &Producer{id: id, lastUsed: now}
+	s.producers.byID[id] = p
+	s.producers.most = max(s.producers.most, len(s.producers.byID))
+	s.producers.link(p)
+	return p, forgotten
+}
+
+// TouchProducer notes that the state was used now.
+func (s *State) TouchProducer(now Instant, p *Producer) {
+	p.lastUsed = now
+	if p.inFlight == 0 {
+		s.producers.unlink(p)
+		s.producers.link(p)
+	}
+}
+
+// HoldProducer notes that one more batch of the producer is in flight; the state
+// is kept until as many calls of ReleaseProducer.
+func (s *State) HoldProducer(p *Producer) {
+	if p.inFlight == 0 {
+		s.producers.unlink(p)
+	}
+	p.inFlight++
+}
+
+// ReleaseProducer notes that a batch of the producer was decided now.
+func (s *State) ReleaseProducer(now Instant, p *Producer) {
+	p.lastUsed = now
+	if p.inFlight--; p.inFlight == 0 {
+		s.producers.link(p)
+	}
+}
+
+// expire forgets the states that were not used for as long as they are kept.
+func (s *producers) expire(now Instant) {
+	for s.keep > 0 && s.oldest != nil && now.Sub(s.oldest.lastUsed) >= s.keep {
+		s.forget(s.oldest)
+	}
+}
+
+// shrink leaves no memory for more than is still to be kept.
+func (s *producers) shrink(now Instant) {
+	s.expire(now)
+	if n := len(s.byID); 2*n < s.most {
+		kept := make(map[ProducerID]*Producer, n)
+		maps.Copy(kept, s.byID)
+		s.byID, s.most = kept, n
+	}
+}
+
+// forgetResults forgets what clients were told: the log it is about is gone.
+func (s *producers) forgetResults() {
+	for _, p := range s.byID {
+		p.toldCount = 0
+	}
+}
+
+func (s *producers) forget(p *Producer) {
+	s.unlink(p)
+	delete(s.byID, p.id)
+}
+
+func (s *producers) link(p *Producer) {
+	p.older, p.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = p
+	} else {
+		s.oldest = p
+	}
+	s.newest = p
+}
+
+func (s *producers) unlink(p *Producer) {
+	if p.older != nil {
+		p.older.newer = p.newer
+	} else {
+		s.oldest = p.newer
+	}
+	if p.newer != nil {
+		p.newer.older = p.older
+	} else {
+		s.newest = p.older
+	}
+	p.older, p.newer = nil, nil
+}
