@@ -20,7 +20,7 @@ const maxValueBytes = 100 << 20
 type appendCmd struct {
 	partitionFlags
 	outputFlag
-	Expect  string        `help:"The offset the record must get (see next)." required:"" placeholder:"N"`
+	Expect  string        `help:"The offset the record must get (see next), or end." required:"" placeholder:"N"`
 	Key     *string       `help:"Key; without it the record has none." placeholder:"TEXT"`
 	Header  []string      `help:"A record header; may be repeated." sep:"none" placeholder:"NAME=VALUE"`
 	Timeout time.Duration `help:"How long to try." default:"30s"`
@@ -30,7 +30,7 @@ type appendCmd struct {
 // Help adds to the command's help.
 func (appendCmd) Help() string {
 	return `Appends one record at offset N of the partition, or not at all, and prints the
-offset. The record gets an append-id of its own (printed with --output json).
+offset. With --expect end it is appended wherever the log ends. The record gets an append-id of its own (printed with --output json).
 It is sent again only if it is certain that nothing was appended.
 
 Exit status: 0 appended; 3 refused: standard error has expected and next;
@@ -49,7 +49,7 @@ type appendReport struct {
 	Outcome   string           `json:"outcome"`
 	Topic     string           `json:"topic"`
 	Partition int32            `json:"partition"`
-	Expected  appender.Offset  `json:"expected"`
+	Expected  *appender.Offset `json:"expected,omitempty"` // nil: end
 	Offset    *appender.Offset `json:"offset,omitempty"`
 	Next      *appender.Offset `json:"next,omitempty"`
 	AppendID  string           `json:"append_id"`
@@ -70,8 +70,11 @@ func (c *appendCmd) Run(env *environment) error {
 	offset, err := client.AppendPatiently(ctx, record)
 
 	report := appendReport{
-		Topic: c.Topic, Partition: c.Partition, Expected: record.Expected,
+		Topic: c.Topic, Partition: c.Partition,
 		AppendID: hex.EncodeToString(record.AppendID),
+	}
+	if !record.AtEnd {
+		report.Expected = &record.Expected
 	}
 	code := report.fill(offset, err)
 	if c.Output == outputJSON {
@@ -95,8 +98,12 @@ func (c *appendCmd) Run(env *environment) error {
 		fmt.Fprintln(env.stderr, report.refusal())
 		return &exitError{code: code}
 	case exitUnknown:
-		return &exitError{code, fmt.Errorf("%w\nThe record may be in the log, or still arrive. Read the partition from %d and look for append-id %s before you append again",
-			err, record.Expected, report.AppendID)}
+		from := "near its end"
+		if !record.AtEnd {
+			from = "from " + c.Expect
+		}
+		return &exitError{code, fmt.Errorf("%w\nThe record may be in the log, or still arrive. Read the partition %s and look for append-id %s before you append again",
+			err, from, report.AppendID)}
 	}
 	return err
 }
@@ -109,14 +116,15 @@ func (c *appendCmd) record(stdin io.Reader) (appender.Record, error) {
 		AppendID:  appender.NewAppendID(),
 		Timestamp: time.Now().UnixMilli(),
 	}
-	if c.Expect == "end" {
-		return r, usage("--expect end is not in this version: ask for the offset with `offsetproxy next` and give that")
-	}
 	expected, err := strconv.ParseUint(c.Expect, 10, 63)
-	if err != nil {
-		return r, usage("--expect %q is not an offset: a whole number from 0 on, such as `offsetproxy next` prints", c.Expect)
+	switch {
+	case c.Expect == "end":
+		r.AtEnd, r.Expected = true, appender.NoOffset
+	case err != nil:
+		return r, usage("--expect %q is not an offset: a whole number from 0 on, such as `offsetproxy next` prints, or end", c.Expect)
+	default:
+		r.Expected = appender.Offset(expected)
 	}
-	r.Expected = appender.Offset(expected)
 	if c.Partition < 0 {
 		return r, usage("--partition %d: partitions count from 0", c.Partition)
 	}
@@ -157,7 +165,7 @@ func (r *appendReport) fill(offset appender.Offset, err error) int {
 	switch {
 	case err == nil:
 		r.Offset = &offset
-		if offset != r.Expected {
+		if r.Expected != nil && offset != *r.Expected {
 			r.Outcome = "appended elsewhere"
 			return exitElsewhere
 		}
@@ -185,7 +193,10 @@ func (r *appendReport) fill(offset appender.Offset, err error) int {
 
 // refusal is the line for a person, and for a script that cuts it at "=".
 func (r *appendReport) refusal() string {
-	s := fmt.Sprintf("%s: expected=%d", r.Outcome, r.Expected)
+	s := r.Outcome + ":"
+	if r.Expected != nil {
+		s += fmt.Sprintf(" expected=%d", *r.Expected)
+	}
 	if r.Next != nil {
 		s += fmt.Sprintf(" next=%d", *r.Next)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -48,6 +49,24 @@ func TestAppendExitCodes(t *testing.T) {
 		if c.golden != "" {
 			golden(t, c.golden, withoutID(got.stderr))
 		}
+	}
+}
+
+// TestAppendAtTheEnd: any offset will do.
+func TestAppendAtTheEnd(t *testing.T) {
+	broker := newScriptedBroker(t, 0)
+	broker.produce = func(r *kmsg.ProduceRequest) *kmsg.ProduceResponse {
+		if batch := r.Topics[0].Partitions[0].Records; !bytes.Contains(batch, []byte("expected-offset\x06end")) {
+			t.Errorf("the record does not say end: %q", batch)
+		}
+		return produceAnswer(r, 0, 12, "")
+	}
+	args := []string{"append", "--bootstrap", broker.server.Addr(), "--topic", "events", "--expect", "end", "v"}
+	if got := call(t, "", args...); got.code != exitOK || got.stdout != "12\n" {
+		t.Errorf("got %+v, want 12", got)
+	}
+	if got := call(t, "", append(args, "--output", "json")...); strings.Contains(got.stdout, "expected") {
+		t.Errorf("got %s, want no expected offset", got.stdout)
 	}
 }
 

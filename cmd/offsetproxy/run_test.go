@@ -93,7 +93,6 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"no-such-command", exitUsage, []string{"bogus"}},
 		{"flags-missing", exitUsage, []string{"append", "--topic", "t"}},
-		{"expect-end", exitUsage, []string{"append", "--bootstrap", "127.0.0.1:1", "--topic", "t", "--expect", "end", "v"}},
 		{"expect-negative", exitUsage, []string{"append", "--bootstrap", "127.0.0.1:1", "--topic", "t", "--expect=-1", "v"}},
 		{"header-reserved", exitUsage, []string{"append", "--bootstrap", "127.0.0.1:1", "--topic", "t", "--expect=1", "--header", "append-id=1", "v"}},
 		{"connection-refused", exitFailed, []string{"next", "--bootstrap", "127.0.0.1:1", "--topic", "t"}},

@@ -28,6 +28,9 @@ func (c *Client) Append(ctx context.Context, r Record) (Offset, error) {
 	if err := r.validate(); err != nil {
 		return NoOffset, err
 	}
+	if r.AtEnd {
+		r.Expected = NoOffset
+	}
 	addr, err := c.Leader(ctx, r.Topic, r.Partition)
 	if err != nil {
 		return NoOffset, err

@@ -28,6 +28,8 @@ type Record struct {
 	Partition Partition
 	// Expected is the offset this record must get; not negative.
 	Expected Offset
+	// AtEnd: the record may get any offset, and Expected is ignored.
+	AtEnd bool
 	// AppendID is unique to this append and makes it recognisable for ever;
 	// not empty.
 	AppendID []byte
@@ -50,7 +52,7 @@ func (r *Record) validate() error {
 		return fmt.Errorf("%w: no topic", ErrBadRecord)
 	case r.Partition < 0:
 		return fmt.Errorf("%w: partition %d", ErrBadRecord, r.Partition)
-	case r.Expected < 0:
+	case r.Expected < 0 && !r.AtEnd:
 		return fmt.Errorf("%w: expected offset %d", ErrBadRecord, r.Expected)
 	case len(r.AppendID) == 0:
 		return fmt.Errorf("%w: no append-id", ErrBadRecord)
@@ -73,6 +75,14 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// condition is the value of the header expected-offset.
+func (r *Record) condition() []byte {
+	if r.AtEnd {
+		return []byte("end")
+	}
+	return strconv.AppendInt(nil, int64(r.Expected), 10)
+}
+
 // appendBatch appends r as a record batch (magic 2) of one record, without
 // compression and without a producer id.
 func (r *Record) appendBatch(dst []byte) []byte {
@@ -80,7 +90,7 @@ func (r *Record) appendBatch(dst []byte) []byte {
 		Key:   r.Key,
 		Value: r.Value,
 		Headers: []kmsg.Header{
-			{Key: HeaderExpectedOffset, Value: strconv.AppendInt(nil, int64(r.Expected), 10)},
+			{Key: HeaderExpectedOffset, Value: r.condition()},
 			{Key: HeaderAppendID, Value: r.AppendID},
 		},
 	}
