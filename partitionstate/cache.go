@@ -1,8 +1,6 @@
 package partitionstate
 
 import (
-	"sync/atomic"
-
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
@@ -20,14 +18,12 @@ type Key struct {
 // of the view, and its idempotent clients the memory of their last batches.
 // Partitions with work in progress, or with transmissions of unknown fate, are
 // never in it; their holder takes them out with Take and brings them back with
-// Put. Safe for concurrent use, but calls for one key must not overlap: there
-// may be only one holder of a state.
+// Put. Not for concurrent use.
 type Cache struct {
 	idle *lru.Cache[Key, *State]
 	// producers counts the virtual producer states in idle, of which there may
 	// be mostProducers.
-	producers     atomic.Int64
-	mostProducers int64
+	producers, mostProducers int
 }
 
 // NewCache makes a cache for up to size partitions with up to producers virtual
@@ -35,13 +31,13 @@ type Cache struct {
 // state that is pushed out by a newer one, from within Put, with the number of
 // its virtual producer states.
 func NewCache(size, producers int, onEvict func(k Key, producers int)) (*Cache, error) {
-	c := &Cache{mostProducers: int64(producers)}
+	c := &Cache{mostProducers: producers}
 	var err error
 	c.idle, err = lru.NewWithEvict(size, func(k Key, s *State) {
 		if s == nil {
 			return
 		}
-		c.producers.Add(-int64(s.Producers()))
+		c.producers -= s.Producers()
 		if onEvict != nil {
 			onEvict(k, s.Producers())
 		}
@@ -61,16 +57,16 @@ func (c *Cache) Take(k Key) *State {
 	// Emptied first, so that removing it does not count as an eviction.
 	c.idle.Add(k, nil)
 	c.idle.Remove(k)
-	c.producers.Add(-int64(s.Producers()))
+	c.producers -= s.Producers()
 	return s
 }
 
 // Put gives back, now, a state that nothing is in flight for.
 func (c *Cache) Put(now Instant, k Key, s *State) {
 	s.Idle(now)
-	c.producers.Add(int64(s.Producers()))
+	c.producers += s.Producers()
 	c.idle.Add(k, s)
-	for c.producers.Load() > c.mostProducers {
+	for c.producers > c.mostProducers {
 		if _, _, ok := c.idle.RemoveOldest(); !ok {
 			return
 		}
@@ -78,4 +74,4 @@ func (c *Cache) Put(now Instant, k Key, s *State) {
 }
 
 // Producers is the number of virtual producer states in it.
-func (c *Cache) Producers() int { return int(c.producers.Load()) }
+func (c *Cache) Producers() int { return c.producers }
