@@ -46,11 +46,6 @@ type Partition struct {
 	changed bool
 }
 
-type viewRead struct {
-	node  ps.NodeID
-	begun ps.Instant
-}
-
 // recordRead is one reading of records, shared by all tickets that want them.
 // Without tickets it is for an unsettled transmission nobody waits for.
 type recordRead struct {
@@ -253,80 +248,6 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 	})
 }
 
-// ViewRead takes in a view that was asked for at node; its At must be an
-// instant before the request was written.
-func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
-	p.effects = p.effects[:0]
-	p.viewReadEnded(node)
-	behind := p.state.Contradicts(v)
-	fresh := p.state.ReadView(now.Instant, v)
-	switch {
-	case behind:
-		p.effects = append(p.effects, Effect{Kind: RecheckTopic})
-		p.giveBackAt(node, LeaderBehind)
-	case !fresh && p.state.Deposed(v.LeaderEpoch):
-		// The broker asked is a deposed leader that does not know it yet.
-		p.giveBackAt(node, NotLeader)
-	}
-	for _, t := range p.tickets {
-		if t.looking && t.looksAt(node) {
-			t.lookedInVain(now, 0)
-		}
-	}
-	return p.resume(now)
-}
-
-// giveBackAt gives back the batches that wait to be sent to node.
-func (p *Partition) giveBackAt(node ps.NodeID, r Reason) {
-	for _, t := range p.tickets {
-		if t.phase == waiting && t.looksAt(node) {
-			p.giveBack(t, r)
-		}
-	}
-}
-
-// ViewFailed tells that the view could not be read at node. code is the
-// broker's error code or 0 if it could not be reached; final means that
-// asking again will not help (the proxy may not read the topic).
-func (p *Partition) ViewFailed(now ps.Now, node ps.NodeID, code int16, final bool) []Effect {
-	p.effects = p.effects[:0]
-	p.viewReadEnded(node)
-	for _, t := range p.tickets {
-		switch {
-		case !t.looking || !t.looksAt(node):
-			continue
-		case t.phase != waiting:
-		case final:
-			p.decideUnsent(t, Verdict{Kind: Failed, Code: code})
-		case code == 0:
-			p.giveBack(t, Unreachable)
-		default:
-			p.giveBack(t, NotLeader)
-		}
-		t.lookedInVain(now, failurePause)
-	}
-	return p.resume(now)
-}
-
-func (p *Partition) viewReadEnded(node ps.NodeID) {
-	for i, r := range p.viewReads {
-		if r.node == node {
-			p.viewReads = append(p.viewReads[:i], p.viewReads[i+1:]...)
-			return
-		}
-	}
-}
-
-// looksAt reports whether a view read at node is one that the ticket asks
-// for: waiting batches need it from the broker they will be sent to, those of
-// unknown fate from the leader, whichever it is.
-func (t *Ticket) looksAt(node ps.NodeID) bool {
-	if t.phase == waiting {
-		return t.Node == node
-	}
-	return node == ps.AnyNode
-}
-
 // resume finishes an event that has put effects already.
 func (p *Partition) resume(now ps.Now) []Effect {
 	p.look(now)
@@ -463,27 +384,6 @@ func (p *Partition) wakeAt(at ps.Instant) {
 	if !p.hasWake || at < p.wake {
 		p.wake, p.hasWake = at, true
 	}
-}
-
-// readView asks for the view at node, unless that is under way already.
-func (p *Partition) readView(now ps.Now, node ps.NodeID) {
-	for _, r := range p.viewReads {
-		if r.node == node {
-			return
-		}
-	}
-	p.viewReads = append(p.viewReads, viewRead{node, now.Instant})
-	p.effects = append(p.effects, Effect{Kind: ReadView, Node: node})
-}
-
-// lookAt reads the view at node for the ticket, at the ticket's pace.
-func (p *Partition) lookAt(now ps.Now, t *Ticket, node ps.NodeID) {
-	if now.Instant < t.nextLook {
-		p.wakeAt(t.nextLook)
-		return
-	}
-	t.looking = true
-	p.readView(now, node)
 }
 
 // admissionWait is how long the batch in flight is waited for.
