@@ -1,0 +1,287 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// newestJava is the Java client that the refusals are tested with, whatever the
+// brokers are.
+const newestJava = "4.4.0"
+
+// clientTimeout bounds the wait for one report. It is longer than what the
+// programs of clients let their libraries try for.
+const clientTimeout = 90 * time.Second
+
+// clientCommand is one line to a program of e2e/clients. Each is answered by one
+// report with its tag, in any order.
+//
+//	open     a producer, by this name, with the settings
+//	send     one record; reported when the library tells its fate
+//	begin, commit, abort    a transaction of the producer
+//	next     ask for the partition's next offset, as a user of the library does
+//	close    the producer, and what it has not sent is lost
+type clientCommand struct {
+	Do       string `json:"do"`
+	Tag      string `json:"tag"`
+	Producer string `json:"producer"`
+
+	Bootstrap string `json:"bootstrap"` // for open and next
+	producerSettings
+
+	Topic     string         `json:"topic"`
+	Partition int32          `json:"partition"`
+	Value     string         `json:"value"`
+	Headers   []clientHeader `json:"headers"`
+	Timestamp int64          `json:"timestamp,omitempty"` // ms; 0: now
+}
+
+// producerSettings are those that the tests vary; what they do not name is the
+// library's default.
+type producerSettings struct {
+	Idempotent      bool   `json:"idempotent"`
+	Acks            string `json:"acks"`
+	Gapless         bool   `json:"gapless"`     // librdkafka's enable.gapless.guarantee
+	BatchBytes      int32  `json:"batch_bytes"` // 0: the library's default
+	TransactionalID string `json:"transactional_id"`
+}
+
+type clientHeader struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// clientReport is what a library told its user.
+type clientReport struct {
+	Tag    string       `json:"tag"`
+	Offset int64        `json:"offset"`
+	Error  *clientError `json:"error"`
+}
+
+// clientError is an error as a library shows it.
+type clientError struct {
+	Kind    string `json:"kind"` // what a program tells errors apart by
+	Code    int16  `json:"code"` // the broker's, 0 if it is of the library's own
+	Message string `json:"message"`
+}
+
+func (e *clientError) String() string {
+	if e == nil {
+		return "no error"
+	}
+	return fmt.Sprintf("%s (%d) %q", e.Kind, e.Code, e.Message)
+}
+
+// clientProcess is a running program of e2e/clients.
+type clientProcess struct {
+	version string
+	stdin   io.WriteCloser
+	stderr  *processOutput
+
+	mu      sync.Mutex
+	lastTag int
+	waiting map[string]chan clientReport // by tag; each gets one report
+	ended   error                        // why nothing more will be reported
+}
+
+var errClientEnded = errors.New("the client's program ended")
+
+// startClient runs a program until the test ends.
+func startClient(t *testing.T, argv []string) *clientProcess {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.SysProcAttr = kafkacluster.DieWithParent()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &clientProcess{stdin: stdin, stderr: &processOutput{}, waiting: make(map[string]chan clientReport)}
+	cmd.Stderr = c.stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 1<<20)
+	read := make(chan struct{})
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		limit := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		<-read
+		limit.Stop()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s ended with %v", argv[0], err)
+		}
+		if t.Failed() {
+			t.Logf("what %s said:\n%s", strings.Join(argv, " "), c.stderr.tail(30))
+		}
+	})
+	var hello struct {
+		Version string `json:"version"`
+	}
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &hello) != nil || hello.Version == "" {
+		close(read)
+		t.Fatalf("%q did not tell its version: %q\n%s", argv, lines.Text(), c.stderr.tail(30))
+	}
+	c.version = hello.Version
+	go func() {
+		defer close(read)
+		c.readReports(lines)
+	}()
+	return c
+}
+
+// readReports ends when the program does.
+func (c *clientProcess) readReports(lines *bufio.Scanner) {
+	for lines.Scan() {
+		var report clientReport
+		if err := json.Unmarshal(lines.Bytes(), &report); err != nil {
+			_, _ = fmt.Fprintf(c.stderr, "not a report: %s\n", lines.Bytes())
+			continue
+		}
+		c.mu.Lock()
+		if to, ok := c.waiting[report.Tag]; ok {
+			delete(c.waiting, report.Tag)
+			to <- report
+		} else {
+			_, _ = fmt.Fprintf(c.stderr, "report nobody waits for: %s\n", lines.Bytes())
+		}
+		c.mu.Unlock()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = errors.Join(errClientEnded, lines.Err())
+	for _, to := range c.waiting {
+		close(to)
+	}
+	clear(c.waiting)
+}
+
+// begin gives a command, and the channel that its report will come on; it is
+// closed without one when the program ends.
+func (c *clientProcess) begin(t *testing.T, command clientCommand) <-chan clientReport {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		t.Fatalf("%+v: %v\n%s", command, c.ended, c.stderr.tail(30))
+	}
+	c.lastTag++
+	command.Tag = strconv.Itoa(c.lastTag)
+	if command.Acks == "" {
+		command.Acks = "all"
+	}
+	line, err := json.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := make(chan clientReport, 1)
+	c.waiting[command.Tag] = to
+	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, c.stderr.tail(30))
+	}
+	return to
+}
+
+// await takes the report of a command.
+func (c *clientProcess) await(t *testing.T, report <-chan clientReport) clientReport {
+	t.Helper()
+	limit := time.NewTimer(clientTimeout)
+	defer limit.Stop()
+	select {
+	case got, ok := <-report:
+		if !ok {
+			t.Fatalf("%v\n%s", errClientEnded, c.stderr.tail(30))
+		}
+		return got
+	case <-limit.C:
+		t.Fatalf("no report in %v\n%s", clientTimeout, c.stderr.tail(30))
+	}
+	panic("unreachable")
+}
+
+// do gives a command and takes its report.
+func (c *clientProcess) do(t *testing.T, command clientCommand) clientReport {
+	t.Helper()
+	return c.await(t, c.begin(t, command))
+}
+
+// must is do for what may not fail.
+func (c *clientProcess) must(t *testing.T, command clientCommand) int64 {
+	t.Helper()
+	got := c.do(t, command)
+	if got.Error != nil {
+		t.Fatalf("%s %s: %v", command.Do, command.Producer, got.Error)
+	}
+	return got.Offset
+}
+
+// The command lines of the programs, installed or built if need be.
+
+func javaProgram(t *testing.T) []string {
+	t.Helper()
+	jars, err := kafkacluster.FetchJars(t.Context(), newestJava)
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := javaClient(jars)
+	argv[len(argv)-1] = "clients/java/Refusals.java"
+	return argv
+}
+
+func pythonProgram(file string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		t.Helper()
+		return []string{pythonClient(t)[0], "-B", filepath.Join("clients/python", file)}
+	}
+}
+
+func nodeProgram(t *testing.T) []string {
+	t.Helper()
+	cache, err := filepath.Abs("../.cache/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := installed(t, "clients/node/install", cache)
+	return []string{"env", "NODE_PATH=" + path, "node", "clients/node/client.js"}
+}
+
+// goClients builds the program of the Go clients once.
+var goClients = sync.OnceValues(func() (string, error) {
+	binary, err := filepath.Abs("../.cache/go/clients")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = "clients/go"
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the Go clients: %w\n%s", err, output)
+	}
+	return binary, nil
+})
+
+func goProgram(library string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		t.Helper()
+		binary, err := goClients()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{binary, library}
+	}
+}
