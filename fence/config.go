@@ -46,6 +46,13 @@ type Config struct {
 	// unknown fate; 0: no bound. None is forgotten for it: new batches are given
 	// back until some are settled.
 	MaxUnsettled int
+	// ProducerKeep is how long after its last use the virtual state of a client's
+	// producer id is kept; 0: until others need the room.
+	ProducerKeep time.Duration
+	// MaxProducers bounds a partition's virtual producer states; 0: no bound.
+	// When it is reached, the one not used for longest makes room. Those with a
+	// batch in flight are kept, above the bound if need be.
+	MaxProducers int
 	// Unsafe forwards batches unstamped when the cached end matches, and
 	// believes every answer. It exists to show what the fence is for.
 	Unsafe bool

@@ -11,6 +11,9 @@ import (
 // lookWaiting decides what a batch that is not upstream waits for, sends it,
 // or refuses it.
 func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
+	if p.lookInLine(now, t) {
+		return
+	}
 	if t.read != 0 {
 		p.wakeOrExpire(now, t)
 		return

@@ -33,6 +33,9 @@ const (
 	// RaiseAlarm: something happened that cannot happen while the conditions of
 	// the fence hold; see Alarm.
 	RaiseAlarm
+	// ForgotProducer: a client's virtual producer state was forgotten, before its
+	// time, to make room for another's.
+	ForgotProducer
 )
 
 // Alarm is a sign that a condition of the fence does not hold.
@@ -104,6 +107,8 @@ func (e Effect) String() string {
 		return "recheck topic"
 	case RaiseAlarm:
 		return fmt.Sprintf("alarm: %v at %d", e.Alarm, e.Offset)
+	case ForgotProducer:
+		return "forgot producer"
 	}
 	return "none"
 }

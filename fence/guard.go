@@ -3,23 +3,32 @@ package fence
 // guard is one of the protections that a promise rests on. Config.broken is
 // zero outside of this package's tests, which take one guard away at a time to
 // show that something goes wrong without it.
-type guard uint16
+type guard uint32
 
 const (
-	guardAppendTime   guard = 1 << iota // a log_append_time marks a duplicate
-	guardTypeBit                        // the stored batch's own timestamp type is asked
-	guardViewAge                        // no sending on an old view
-	guardConnAge                        // no sending on a view older than the connection
-	guardWitness                        // no sending on an uncommitted end before committed state was seen
-	guardWitnessLife                    // … that lives as long as what is sent
-	guardDrift                          // no sending on unaligned state that may expire
-	guardArming                         // all proxies arm with the same sequence
-	guardOneInFlight                    // no sending on a predicted end
-	guardUncommitted                    // no refusal because of what is not committed
-	guardIdentity                       // no refusal before the records were compared
-	guardWeak                           // nothing but unknown while a transmission is
-	guardSameSequence                   // an unknown batch is sent again as before
-	guardAbandon                        // an answer after abandoning is not judged
+	guardAppendTime    guard = 1 << iota // a log_append_time marks a duplicate
+	guardTypeBit                         // the stored batch's own timestamp type is asked
+	guardViewAge                         // no sending on an old view
+	guardConnAge                         // no sending on a view older than the connection
+	guardWitness                         // no sending on an uncommitted end before committed state was seen
+	guardWitnessLife                     // … that lives as long as what is sent
+	guardDrift                           // no sending on unaligned state that may expire
+	guardArming                          // all proxies arm with the same sequence
+	guardOneInFlight                     // no sending on a predicted end
+	guardUncommitted                     // no refusal because of what is not committed
+	guardIdentity                        // no refusal before the records were compared
+	guardWeak                            // nothing but unknown while a transmission is
+	guardSameSequence                    // an unknown batch is sent again as before
+	guardAbandon                         // an answer after abandoning is not judged
+	guardTold                            // a client's success is told again, not made again
+	guardTried                           // an unknown batch without condition is looked for where it was tried
+	guardFollow                          // a retry of what is in flight waits for it
+	guardSequence                        // a gap in a client's sequence is refused
+	guardChainHold                       // nothing is sent before what its client sent before is decided
+	guardChainGap                        // what comes late behind a refused batch is refused
+	guardChainIdentity                   // no predecessor refused before the records were compared
+	guardChainUnknown                    // no predecessor refused after an unknown
+	guardChainEpoch                      // a new epoch lifts no chain from what is there already
 )
 
 // keeps reports whether the guard is in place.

@@ -29,6 +29,11 @@ type Partition struct {
 	recordReads []*recordRead
 	lastRead    ReadID
 
+	// lines are what is in flight of idempotent clients; concluded is up to where
+	// effects has been gone through for what verdicts mean to them.
+	lines     map[ps.ProducerID]*line
+	concluded int
+
 	// ackTime is a moving average of the time from sending to acknowledgement.
 	ackTime time.Duration
 	// pass counts the passes in which open transmissions were marked with it
@@ -80,7 +85,11 @@ func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)
-	return p.run(now)
+	p.effects = p.effects[:0]
+	if t.Producer != nil {
+		p.enter(now, t)
+	}
+	return p.resume(now)
 }
 
 // Tick looks at everything again because time has passed.
@@ -89,11 +98,13 @@ func (p *Partition) Tick(now ps.Now) []Effect { return p.run(now) }
 // Cancel tells that nobody waits for the ticket any more. A batch that was
 // not sent is forgotten; one that was goes on until its fate is known.
 func (p *Partition) Cancel(now ps.Now, t *Ticket) []Effect {
+	p.effects = p.effects[:0]
 	t.detached = true
 	if t.phase == waiting {
+		p.withdrawn(now, t)
 		p.remove(t)
 	}
-	return p.run(now)
+	return p.resume(now)
 }
 
 // Answered takes in the broker's answer to the ticket's transmission. Late
@@ -262,6 +273,7 @@ func (p *Partition) run(now ps.Now) []Effect {
 // look goes over all tickets, in order of admission, until nothing changes.
 func (p *Partition) look(now ps.Now) {
 	for {
+		p.conclude(now)
 		p.changed = false
 		p.hasWake = false
 		p.reach.known = false
@@ -280,6 +292,7 @@ func (p *Partition) look(now ps.Now) {
 			break
 		}
 	}
+	p.concluded = 0
 	p.lookAbandoned(now)
 }
 
@@ -313,7 +326,7 @@ func (p *Partition) decide(t *Ticket, v Verdict) {
 		p.freeAgain(t)
 		return
 	}
-	if v.Kind != Taken {
+	if v = p.sentenced(t, v); v.Kind != Taken {
 		v.LogStart = ps.NoOffset
 	}
 	t.phase = done
@@ -346,7 +359,8 @@ func (p *Partition) giveBack(t *Ticket, r Reason) {
 // decideUnsent gives v to a ticket of which this proxy knows no transmission
 // whose fate is open, and Unknown to any other.
 func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
-	if p.cfg.keeps(guardWeak) && t.concerned() && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t)) {
+	if p.cfg.keeps(guardWeak) && (t.followsOpen() ||
+		t.concerned() && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t))) {
 		p.unknown(t)
 		return
 	}

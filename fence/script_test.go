@@ -16,9 +16,12 @@ import (
 // an effect, or a line of state where the command asks for it. Run with
 // -rewrite to write outputs anew, and read the difference.
 //
-//	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [broken=guard]   a new partition that knows nothing
+//	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [max-producers=n] [keep=10m] [broken=guard]
+//	    a new partition that knows nothing
 //	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
 //	    [replay=content|off] | admit a at=end [tried=5] …
+//	    [producer=7/0/15 [conn=1]]
+//	    producer is the client's id, epoch and sequence;
 //	    records default to one named as the ticket; records of one name are equal;
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
@@ -27,7 +30,8 @@ import (
 //	abandon a | not-sent a | unsendable a | cancel a
 //	records 1 hw=7 [start=0] [to=7] [failed [code=29] [final]]   one line of input for each record:
 //	    5 x [append-id] [seq=5] [epoch=0] [append-time] | 5 control
-//	advance 50ms | tick | idle | state
+//	refused a producer=7/0/15 [at=end] …   refused before it came to the fence
+//	advance 50ms | tick | idle | state | producer 7
 //
 // Times begin at one hour; a view's At is 1 ms before it arrives.
 func TestScripts(t *testing.T) {
@@ -121,6 +125,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "admit":
 		return s.effects(s.part.Admit(now, s.ticket(a)))
+	case "refused":
+		return s.effects(s.part.Refused(now, s.ticket(a)))
 	case "view":
 		return s.effects(s.part.ViewRead(now, ps.NodeID(a.int("asked", 1)), s.view(a)))
 	case "view-failed":
@@ -159,6 +165,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return "idle"
 	case "state":
 		return s.state()
+	case "producer":
+		return s.producer(a)
 	}
 	d.Fatalf(t, "unknown command %s", d.Cmd)
 	return ""
@@ -168,13 +176,17 @@ var guardNames = map[string]guard{
 	"append-time": guardAppendTime, "type-bit": guardTypeBit, "view-age": guardViewAge, "connection-age": guardConnAge,
 	"witness": guardWitness, "drift": guardDrift, "arming": guardArming, "one-in-flight": guardOneInFlight,
 	"uncommitted": guardUncommitted, "identity": guardIdentity, "weak": guardWeak, "same-sequence": guardSameSequence,
-	"abandon": guardAbandon,
+	"abandon": guardAbandon, "told": guardTold, "tried": guardTried, "follow": guardFollow, "sequence": guardSequence,
+	"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
+	"chain-unknown": guardChainUnknown, "chain-epoch": guardChainEpoch,
 }
 
 func (s *script) configure(a arguments) {
 	s.marking = map[string]Marking{"log-start": MarkLogStartOffset, "none": MarkNone}[a.text("marking", "")]
 	s.cfg.SameViewRounds = int(a.int("rounds", int64(s.cfg.SameViewRounds)))
 	s.cfg.MaxUnsettled = int(a.int("max-unsettled", 0))
+	s.cfg.MaxProducers = int(a.int("max-producers", 0))
+	s.cfg.ProducerKeep = a.ago("keep", "10m")
 	s.cfg.Unsafe = a.d.HasArg("unsafe")
 	if name := a.text("broken", ""); name != "" {
 		if s.cfg.broken = guardNames[name]; s.cfg.broken == 0 {
@@ -207,6 +219,7 @@ func (s *script) ticket(a arguments) *Ticket {
 	for r := range strings.SplitSeq(a.text("records", name), ",") {
 		t.Records = append(t.Records, s.record(r, a.d.HasArg("append-id")))
 	}
+	t.Producer = s.clientBatch(a)
 	s.tickets[name], s.names[t] = t, name
 	return t
 }

@@ -33,6 +33,9 @@ type Batch struct {
 	Replay Replay
 	// Marking is how the broker Node marks a duplicate; zero: MarkLogAppendTime.
 	Marking Marking
+	// Producer is where the batch stands among its client's, and nil if its client
+	// is not idempotent.
+	Producer *ClientBatch
 	// Records identifies each record; not empty. The fence keeps the slice.
 	Records []ps.Record
 	// MaxTimestamp is the largest record timestamp.
@@ -89,6 +92,9 @@ type Ticket struct {
 	// tied: a copy of this AtEnd batch was tried at Expected, and what became of
 	// it decides. Without it, equal records there are another batch's.
 	tied bool
+
+	// Of an idempotent client's batch.
+	place
 
 	// Of the transmission under way or answered last.
 	sentAt       ps.Instant

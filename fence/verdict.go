@@ -32,9 +32,13 @@ const (
 	// Failed: nothing of the batch was sent, because its partition's view or
 	// records cannot be read; Code says why.
 	Failed
+	// PredecessorRefused: the batch was not sent, because one that its client sent
+	// before it was refused. None of its records that expect an offset below the
+	// committed end is in the log.
+	PredecessorRefused
 )
 
-var kindNames = [...]string{"", "won", "taken", "not reached", "unknown", "violation", "broker error", "retry", "failed"}
+var kindNames = [...]string{"", "won", "taken", "not reached", "unknown", "violation", "broker error", "retry", "failed", "predecessor refused"}
 
 // String is the kind in words, for scripts and logs.
 func (k Kind) String() string { return kindNames[k] }
@@ -122,6 +126,8 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("%v %d", v.Kind, v.Code)
 	case Retry:
 		return fmt.Sprintf("retry: %v", v.Reason)
+	case PredecessorRefused:
+		return v.Kind.String()
 	}
 	return "none"
 }
