@@ -72,6 +72,10 @@ type Config struct {
 	// AdmissionWait is the least time after which the head of a partition's
 	// queue stops waiting for the batch in flight; default 50 ms.
 	AdmissionWait time.Duration
+	// AnswerMax bounds how long the broker's answer to a stamped batch is waited
+	// for, whatever timeout its client chose; default 2 min. Then its fate is
+	// unknown. It counts in what producer.id.expiration.ms must cover.
+	AnswerMax time.Duration
 	// AssertedProducerExpiry, if positive, is the operator's word for the
 	// brokers' producer.id.expiration.ms where it cannot be read.
 	AssertedProducerExpiry time.Duration
@@ -100,6 +104,29 @@ type Config struct {
 	// MaxProducePartitions bounds the partitions of a Produce request of which
 	// some are under a rule; default 16,384.
 	MaxProducePartitions int
+	// MaxAddPartitionsBytes bounds an AddPartitionsToTxn request, which is
+	// decoded if any topic may be under a rule; default 1 MiB, enough for some
+	// 10,000 topics.
+	MaxAddPartitionsBytes int
+	// MaxTopics bounds the topics of which is remembered what it takes to fence
+	// them, and the topic ids whose names are; default 100,000. The one unused
+	// for longest is looked up again when it is needed.
+	MaxTopics int
+	// MaxUnknown bounds a partition's batches that are upstream or of unknown
+	// fate; default 1,024. Beyond it new ones are given back to be sent again.
+	MaxUnknown int
+	// MaxReadings bounds the readings of views and records that go on at one
+	// broker at the same time; default 128. Others wait for their turn.
+	MaxReadings int
+	// MaxReadBackBytes bounds what one round of reading records back takes in;
+	// default 8 MiB. At least one batch is read whole.
+	MaxReadBackBytes int
+	// MaxControlBytes bounds an answer to the proxy's own requests; default 64
+	// MiB. It must exceed the brokers' largest batch.
+	MaxControlBytes int
+	// ControlTimeout bounds each of the proxy's own requests to a broker;
+	// default 5 s.
+	ControlTimeout time.Duration
 	// MaxPendingRequests bounds the requests of one connection that are not
 	// answered yet; reading pauses at it. Default 1,024.
 	MaxPendingRequests int

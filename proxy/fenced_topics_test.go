@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
 )
 
@@ -134,7 +135,7 @@ func TestProxyWithoutRightToReadTheView(t *testing.T) {
 func TestViewThatNeverRestsIsGivenUp(t *testing.T) {
 	l := newLeader(t, "fenced")
 	r := newFencedRig(t, Config{}, l)
-	r.fencing.readingTimeout = 100 * time.Millisecond
+	r.fencing.readings.timeout = 100 * time.Millisecond
 	wantResult(t, r.dial().one(1, conditional(0, "a")), 0, 0, "") // the topic is known
 	l.change(func() {
 		l.onOther = func(q kmsg.Request) bool {
@@ -181,6 +182,7 @@ type loads struct {
 	took  time.Duration
 	err   error
 	topic fencedTopic
+	full  int // topics forgotten for want of room
 }
 
 func (l *loads) load(ctx context.Context, _ int32, _ string) (fencedTopic, error) {
@@ -196,12 +198,15 @@ func (l *loads) load(ctx context.Context, _ int32, _ string) (fencedTopic, error
 	}
 }
 
-func newLoads(l *loads) (*topicBook, *sync.WaitGroup) {
+func newLoads(l *loads, size int) (*topicBook, *sync.WaitGroup) {
 	var started sync.WaitGroup
 	var unserved atomic.Int64
-	return newTopicBook(l.load, func(read func(context.Context)) {
-		started.Go(func() { read(context.Background()) })
-	}, &unserved), &started
+	book := newTopicBook(l.load, size, func(_ readingKey, r reading) {
+		started.Go(func() { _ = r.read(context.Background()) })
+	}, &unserved, func() { l.full++ })
+	began := time.Now() // of the bubble
+	book.now = func() ps.Instant { return ps.Instant(time.Since(began)) }
+	return book, &started
 }
 
 func (l *loads) want(t *testing.T, count int) {
@@ -216,7 +221,7 @@ func (l *loads) want(t *testing.T, count int) {
 func TestTopicIsLoadedOnceForAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &loads{took: time.Second, topic: fencedTopic{refusal: "why"}}
-		book, started := newLoads(l)
+		book, started := newLoads(l, 2)
 		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		// The first gives up; the loading goes on for the others.
@@ -243,7 +248,7 @@ func TestTopicIsLoadedOnceForAllWhoWait(t *testing.T) {
 func TestTopicIsLoadedAgainAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &loads{topic: fencedTopic{refusal: "not yet"}}
-		book, started := newLoads(l)
+		book, started := newLoads(l, 2)
 		get := func() (fencedTopic, error) { return book.get(t.Context(), 0, "a") }
 		_, _ = get()
 		time.Sleep(topicAge)
@@ -280,5 +285,39 @@ func TestTopicIsLoadedAgainAfterAWhile(t *testing.T) {
 		_, _ = get()
 		l.want(t, 6)
 		started.Wait()
+	})
+}
+
+// A topic that has to make room for another is looked up again when it is
+// needed, and is not counted meanwhile.
+func TestTopicsMakeRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &loads{topic: fencedTopic{refusal: "why"}}
+		book, started := newLoads(l, 2)
+		get := func(name string) {
+			t.Helper()
+			if _, err := book.get(t.Context(), 0, name); err != nil {
+				t.Fatal(err)
+			}
+			started.Wait()
+		}
+		for _, name := range []string{"a", "b", "a", "c", "a"} {
+			get(name) // b makes room for c
+		}
+		l.want(t, 3)
+		get("b")
+		l.want(t, 4)
+		if got := book.unserved.Load(); got != 2 || l.full != 2 {
+			t.Errorf("got %d counted as not served and %d forgotten, want 2 and 2", got, l.full)
+		}
+		for i := range byte(3) {
+			name := string('a' + i)
+			if got, err := book.name([16]byte{i}, func() (string, error) { return name, nil }); got != name || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+		}
+		if got := book.names.Len(); got != 2 {
+			t.Errorf("got %d names, want 2", got)
+		}
 	})
 }

@@ -75,7 +75,7 @@ func TestAddPartitionsToTxnThatIsNone(t *testing.T) {
 	for name, spoil := range map[string]func([]byte) []byte{
 		"cut":   func(b []byte) []byte { return b[:len(b)-5] },
 		"bytes": func(b []byte) []byte { return append(b[:20], 0xff, 0xff, 0xff, 0xff, 0x7f, 0xff) },
-		"large": func(b []byte) []byte { return append(b, make([]byte, maxAddPartitions)...) },
+		"large": func(b []byte) []byte { return append(b, make([]byte, 1<<20)...) },
 	} {
 		l := newLeader(t, "fenced")
 		c := newFencedRig(t, Config{}, l).dial()

@@ -99,6 +99,9 @@ func (m *metrics) outcome(v fence.Verdict) {
 	case fence.Retry:
 		name = outcomeRetry
 		m.retries[v.Reason.String()].Add(1)
+		if v.Reason == fence.TooManyUnknown {
+			m.limit(limitUnknown)
+		}
 	case fence.Failed:
 		name = outcomeFailed
 	}

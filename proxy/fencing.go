@@ -19,18 +19,14 @@ const (
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
-	// maxUnsettled bounds a partition's transmissions of unknown fate.
-	maxUnsettled = 1024
 	// idleProducers bounds the virtual producer states of all idle partitions.
 	idleProducers = 250_000
 	// readingTimeout bounds a reading of a view or of records. Under load that
 	// bypasses the proxies a view may never come to rest.
 	readingTimeout = 15 * time.Second
 	// answerGrace is how much longer than the request's own timeout a stamped
-	// batch's answer is waited for.
+	// batch's answer is waited for; Config.AnswerMax bounds both together.
 	answerGrace = 5 * time.Second
-	// longestAnswer bounds both together, since clients choose their timeouts.
-	longestAnswer = 2 * time.Minute
 )
 
 // brokerSet is what the fencing needs of the cluster.
@@ -51,27 +47,22 @@ type fencing struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	fenceID        int64
-	kind           BrokerKind
-	marking        fence.Marking
-	asserted       BrokerLimits
-	clockSkew      time.Duration
-	maxPartitions  int
-	readingTimeout time.Duration
+	fenceID       int64
+	kind          BrokerKind
+	marking       fence.Marking
+	asserted      BrokerLimits
+	clockSkew     time.Duration
+	maxPartitions int
 	// inspecting holds one token for each large batch that is being read.
 	inspecting chan struct{}
 
 	// core is the fence's configuration, replaced as a whole when the brokers'
-	// limits turn out to be others; the sweep tells partitions in use.
+	// limits turn out to be others; each event of a partition is decided by it.
 	core atomic.Pointer[fence.Config]
 
-	// ctx ends when the readings must end. startMu guards ended; it is apart
-	// from mu because readings are started under a lane's lock.
-	ctx     context.Context
-	endRead context.CancelFunc
-	reading sync.WaitGroup
-	startMu sync.Mutex
-	ended   bool
+	readings *readingQueues
+	// toldLeader is the broker that was asked last who leads a partition, and knew.
+	toldLeader atomic.Int32
 
 	// mu is taken before a lane's lock, never while one is held.
 	mu     sync.Mutex
@@ -87,21 +78,21 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 		logger:  cfg.Logger,
 		metrics: metrics,
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
-		asserted: cfg.AssertedLimits(), clockSkew: cfg.ClockSkew, readingTimeout: readingTimeout,
+		asserted: cfg.AssertedLimits(), clockSkew: cfg.ClockSkew,
 		inspecting:    make(chan struct{}, maxInspecting()),
 		maxPartitions: cfg.MaxProducePartitions,
 		lanes:         map[ps.Key]*lane{},
 		limits:        map[int32]BrokerLimits{},
 	}
-	f.ctx, f.endRead = context.WithCancel(context.Background())
-	f.topics = newTopicBook(f.loadTopic, f.start, &metrics.unserved)
+	f.readings = newReadingQueues(cfg.MaxReadings, readingTimeout, func() { metrics.limit(limitReadings) })
+	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
 	var err error
 	if f.idle, err = ps.NewCache(cfg.IdleViews, idleProducers, func(ps.Key, int) { metrics.viewEvicted() }); err != nil {
 		return nil, err
 	}
 	core := fence.Config{
-		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: longestAnswer,
-		SameViewRounds: sameViewRounds, MaxUnsettled: maxUnsettled, Unsafe: cfg.Unsafe,
+		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: cfg.AnswerMax,
+		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Unsafe: cfg.Unsafe,
 	}
 	source := prober.Describe
 	if cfg.BrokerKind == EmbeddedKfake {
@@ -110,7 +101,12 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.core.Store(&core)
 	f.pool = prober.New(prober.Config{
 		Dial: brokers.dialNode, Logger: cfg.Logger, FenceID: cfg.FenceID, StateFrom: source,
-		MaxDecompressed: cfg.MaxDecompressedBytes, Names: rules.headers, Epochs: cfg.IdleViews,
+		MaxDecompressed: cfg.MaxDecompressedBytes, Names: rules.headers,
+		Epochs: cfg.IdleViews, Clock: func() time.Duration { return time.Duration(instant()) },
+		RequestTimeout: cfg.ControlTimeout, MaxFrame: cfg.MaxControlBytes, ReadBytes: cfg.MaxReadBackBytes,
+		MaxInFlight: cfg.MaxReadings,
+		// Besides the readings, each connection may look up a topic's name.
+		MaxWaiting: cfg.MaxConnections + 4*cfg.MaxReadings,
 	})
 	return f, nil
 }
@@ -129,10 +125,7 @@ func (f *fencing) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	f.endRead()
-	f.startMu.Lock()
-	f.ended = true
-	f.startMu.Unlock()
+	f.readings.stop()
 	f.mu.Lock()
 	for _, l := range f.lanes {
 		l.mu.Lock()
@@ -140,21 +133,8 @@ func (f *fencing) run(ctx context.Context) {
 		l.mu.Unlock()
 	}
 	f.mu.Unlock()
-	f.reading.Wait()
+	f.readings.wait()
 	wg.Wait()
-}
-
-// start runs a reading, unless the fencing has ended.
-func (f *fencing) start(read func(context.Context)) {
-	f.startMu.Lock()
-	defer f.startMu.Unlock()
-	if !f.ended {
-		f.reading.Go(func() {
-			ctx, cancel := context.WithTimeout(f.ctx, f.readingTimeout)
-			defer cancel()
-			read(ctx)
-		})
-	}
 }
 
 // lane gives the lane of a partition, with one more user.
@@ -173,17 +153,23 @@ func (f *fencing) lane(key ps.Key) *lane {
 	return l
 }
 
-// sweep puts away the lanes on which nothing goes on, and tells the others of
-// limits that have changed.
+// sweepStep is how many lanes are looked at before others get their turn: a
+// proxy may have more of them than a batch should wait for.
+const sweepStep = 1024
+
+// sweep puts away the lanes on which nothing goes on.
 func (f *fencing) sweep() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	seen := 0
 	for key, l := range f.lanes {
 		if l.users.Load() == 0 && l.putAway() {
 			delete(f.lanes, key)
 			f.idle.Put(instant(), key, l.part.State())
-		} else {
-			l.configure(f.core.Load())
+		}
+		if seen++; seen%sweepStep == 0 {
+			f.mu.Unlock()
+			f.mu.Lock()
 		}
 	}
 }

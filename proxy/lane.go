@@ -40,6 +40,7 @@ func (l *lane) step(event func(*fence.Partition, ps.Now) []fence.Effect) {
 	if l.closed {
 		return
 	}
+	l.part.Configure(l.f.core.Load())
 	l.carryOutLocked(event(l.part, now()))
 	l.scheduleLocked()
 }
@@ -86,11 +87,20 @@ func (l *lane) carryOutLocked(effects []fence.Effect) {
 			e.Ticket.Owner.(*entry).decided(e)
 		case fence.ReadView:
 			node := e.Node
-			l.f.start(func(ctx context.Context) { l.readView(ctx, node) })
+			l.f.readings.start(l.askedLocked(node), reading{
+				read: func(ctx context.Context) error { return l.readView(ctx, node) },
+				fail: func(err error) { l.viewFailed(node, err) },
+			})
 		case fence.ReadRecords:
 			id, from, upTo := e.Read, e.From, e.UpTo
-			l.f.start(func(ctx context.Context) { l.readRecords(ctx, id, from, upTo) })
+			l.f.readings.start(l.askedLocked(e.Node), reading{
+				read: func(ctx context.Context) error { return l.readRecords(ctx, id, from, upTo) },
+				fail: func(err error) { l.recordsFailed(id, from, err) },
+			})
 		case fence.Abandon:
+			if e.Ticket.AnswerWithin > l.f.core.Load().AnswerMax {
+				l.f.metrics.limit(limitAnswer)
+			}
 			e.Ticket.Owner.(*entry).abandon()
 		case fence.RecheckTopic:
 			l.f.topics.forget(l.key.Topic)
@@ -119,23 +129,26 @@ func (l *lane) scheduleLocked() {
 	}
 }
 
-// putAway ends the lane if nothing is going on; the caller holds
-// fencing.mu.
+// askedLocked is the broker that a reading at node will ask, as far as is known.
+func (l *lane) askedLocked(node ps.NodeID) readingKey {
+	if v, ok := l.part.State().View(); ok && node == ps.AnyNode && !l.askLeader.Load() {
+		node = v.Leader
+	}
+	return readingKey{node: int32(node)}
+}
+
+// putAway ends the lane if nothing is going on; the caller holds fencing.mu,
+// for which a lane whose lock is taken must not be waited for.
 func (l *lane) putAway() bool {
-	l.mu.Lock()
+	if !l.mu.TryLock() {
+		return false
+	}
 	defer l.mu.Unlock()
 	if l.part.Busy() {
 		return false
 	}
 	l.closeLocked()
 	return true
-}
-
-// configure has a lane that stays in use follow the brokers' limits.
-func (l *lane) configure(core *fence.Config) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.part.Configure(core)
 }
 
 func (l *lane) closeLocked() {

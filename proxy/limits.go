@@ -48,7 +48,7 @@ func (c *Config) AssertedLimits() BrokerLimits {
 // Servable reports whether a topic on brokers with these limits is served, by
 // fence.Config.Servable; c is in force.
 func (c *Config) Servable(l BrokerLimits) bool {
-	core := fence.Config{ViewMaxAge: c.ViewMaxAge, AnswerMax: longestAnswer}
+	core := fence.Config{ViewMaxAge: c.ViewMaxAge, AnswerMax: c.AnswerMax}
 	l.apply(&core, c.ClockSkew)
 	return core.Servable()
 }

@@ -32,7 +32,7 @@ func TestAssertedLimits(t *testing.T) {
 
 // Half the expiry must exceed the sum of all that can hold up a batch.
 func TestServable(t *testing.T) {
-	cfg := proxy.Config{ViewMaxAge: time.Minute, ClockSkew: 10 * time.Second}
+	cfg := proxy.Config{ViewMaxAge: time.Minute, AnswerMax: 2 * time.Minute, ClockSkew: 10 * time.Second}
 	limits := proxy.BrokerLimits{ConnectionIdle: 10 * time.Minute, ExpiryCheck: 5 * time.Minute}
 	limits.ProducerExpiry = 2 * (18*time.Minute + 10*time.Second)
 	if cfg.Servable(limits) {
@@ -49,5 +49,9 @@ func TestServable(t *testing.T) {
 		if cfg.Servable(worse) {
 			t.Errorf("served although the %s is 1 ns longer", name)
 		}
+	}
+	cfg.AnswerMax++
+	if cfg.Servable(limits) {
+		t.Error("served although answers are waited for 1 ns longer")
 	}
 }

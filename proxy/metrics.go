@@ -20,12 +20,20 @@ const (
 	limitRewritten   = "max_rewritten_bytes"
 	limitPartitions  = "max_produce_partitions"
 	limitUnpacked    = "max_decompressed_bytes"
-	limitRuleTopics  = "max_rule_topics"
+
+	limitAddPartitions = "max_add_partitions_bytes"
+	limitTopics        = "max_topics"
+	limitUnknown       = "max_unknown"
+	limitReadings      = "max_readings"
+	limitReadBack      = "max_read_back_bytes"
+	limitAnswer        = "answer_max"
+	limitRuleTopics    = "max_rule_topics"
 )
 
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
-		limitPartitions, limitUnpacked, limitRuleTopics}
+		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
+		limitReadings, limitReadBack, limitAnswer}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )

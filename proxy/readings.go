@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // readView reads the partition's view and feeds it to the fence.
-func (l *lane) readView(ctx context.Context, node ps.NodeID) {
+func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 	begun := instant()
 	at := int32(node)
 	var v prober.View
@@ -24,13 +25,12 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) {
 	if err == nil {
 		v, err = l.f.pool.ReadView(ctx, at, l.topic, l.key.Partition)
 	}
-	l.askLeader.Store(err != nil)
-	l.f.metrics.viewRead(err)
 	if err != nil {
-		code, final := l.f.readingFailed(l.key, err)
-		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
-		return
+		l.viewFailed(node, err)
+		return err
 	}
+	l.askLeader.Store(false)
+	l.f.metrics.viewRead(nil)
 	view := ps.View{
 		Leader: ps.NodeID(at), LeaderEpoch: ps.LeaderEpoch(v.LeaderEpoch),
 		Next: ps.Offset(v.LogEnd), HighWatermark: ps.Offset(v.HighWatermark),
@@ -41,6 +41,15 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) {
 		view.Sequence = ps.SequenceAfter(v.LastSequence)
 	}
 	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewRead(at, node, view) })
+	return nil
+}
+
+// viewFailed tells the fence that a view could not be read.
+func (l *lane) viewFailed(node ps.NodeID, err error) {
+	l.askLeader.Store(true)
+	l.f.metrics.viewRead(err)
+	code, final := l.f.readingFailed(l.key, err)
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
 }
 
 // leader finds the partition's leader and its epoch: by the last view, or,
@@ -56,20 +65,27 @@ func (l *lane) leader(ctx context.Context) (node, epoch int32, err error) {
 }
 
 // readRecords reads committed records back and feeds them to the fence.
-func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.Offset) {
+func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.Offset) error {
 	stored, err := l.readBack(ctx, from, upTo)
-	l.askLeader.Store(err != nil)
 	if err != nil {
-		code, final := l.f.readingFailed(l.key, err)
-		if unreadable(err) {
-			l.f.logger.Warn("stored records cannot be read: batches that expect their offsets are answered as unknown",
-				"topic", l.key.Topic, "partition", l.key.Partition, "from", int64(from), "err", err)
-			final = true
-		}
-		l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id, code, final) })
-		return
+		l.recordsFailed(id, from, err)
+		return err
 	}
+	l.askLeader.Store(false)
 	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
+	return nil
+}
+
+// recordsFailed tells the fence that committed records could not be read back.
+func (l *lane) recordsFailed(id fence.ReadID, from ps.Offset, err error) {
+	l.askLeader.Store(true)
+	code, final := l.f.readingFailed(l.key, err)
+	if unreadable(err) {
+		l.f.logger.Warn("stored records cannot be read: batches that expect their offsets are answered as unknown",
+			"topic", l.key.Topic, "partition", l.key.Partition, "from", int64(from), "err", err)
+		final = true
+	}
+	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id, code, final) })
 }
 
 func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored, error) {
@@ -95,6 +111,7 @@ func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored
 		if !moved || stored.ReadTo >= upTo || stored.ReadTo >= stored.HighWatermark {
 			return stored, nil
 		}
+		l.f.metrics.limit(limitReadBack)
 	}
 }
 
@@ -153,18 +170,21 @@ func (f *fencing) readingsDenied(key ps.Key, err error) {
 		"topic", key.Topic, "partition", key.Partition, "err", err)
 }
 
-// findLeader asks the brokers, one after the other, who leads a partition.
+// findLeader asks the brokers, one after the other, who leads a partition:
+// first the one that could tell last, as another may not answer at all.
 func (f *fencing) findLeader(ctx context.Context, topic string, partition int32) (node, epoch int32, err error) {
 	err = errNoBroker
-	for _, at := range f.brokers.nodeIDs() {
+	nodes := f.brokers.nodeIDs()
+	first := max(slices.Index(nodes, f.toldLeader.Load()), 0)
+	for i := range nodes {
+		at := nodes[(first+i)%len(nodes)]
 		var info prober.TopicInfo
 		if info, err = f.pool.ReadTopic(ctx, at, topic); err != nil {
 			continue
 		}
-		for _, p := range info.Partitions {
-			if p.Partition == partition && p.Leader >= 0 {
-				return p.Leader, p.LeaderEpoch, nil
-			}
+		if p, ok := info.Find(partition); ok && p.Leader >= 0 {
+			f.toldLeader.Store(at)
+			return p.Leader, p.LeaderEpoch, nil
 		}
 		err = &prober.BrokerError{Code: kerr.LeaderNotAvailable.Code, Op: "Metadata"}
 	}

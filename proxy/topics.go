@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
 )
 
@@ -22,8 +24,6 @@ const (
 	topicAge = 10 * time.Minute
 	// suspectAge is for how long what was learnt of a topic is beyond doubt.
 	suspectAge = time.Second
-	// topicMemory bounds the topics remembered.
-	topicMemory = 100_000
 )
 
 // fencedTopic is what must be known of a topic before it can be fenced.
@@ -45,67 +45,90 @@ func (t *fencedTopic) has(partition int32) bool { return 0 <= partition && parti
 // that there is none.
 type topicLoader func(ctx context.Context, node int32, name string) (fencedTopic, error)
 
-// topicBook remembers topics, loading each at most once at a time. Safe for
+// topicBook remembers topics, loading each at most once at a time, and the
+// names of topic ids; of either only so many, the last used. Safe for
 // concurrent use.
 type topicBook struct {
 	load topicLoader
 	// start runs a loading on a goroutine of its own, or not at all once the
 	// proxy ends.
-	start    func(func(context.Context))
+	start    func(readingKey, reading)
+	now      func() ps.Instant
 	unserved *atomic.Int64 // topics known that are not served
+	full     func()        // called for each topic forgotten for want of room
 
 	mu     sync.Mutex
-	topics map[string]*topicEntry
-	names  map[[16]byte]string
+	topics *simplelru.LRU[string, *topicEntry]
+	names  *simplelru.LRU[[16]byte, string]
 }
 
 type topicEntry struct {
 	loaded chan struct{} // closed by the loader when topic and err are set
-	at     time.Time
+	at     ps.Instant
 	topic  fencedTopic
 	err    error
 	// counted among those that are not served; guarded by topicBook.mu.
 	counted bool
 }
 
-func newTopicBook(load topicLoader, start func(func(context.Context)), unserved *atomic.Int64) *topicBook {
-	return &topicBook{load: load, start: start, unserved: unserved, topics: map[string]*topicEntry{}, names: map[[16]byte]string{}}
+func newTopicBook(load topicLoader, size int, start func(readingKey, reading), unserved *atomic.Int64, full func()) *topicBook {
+	b := &topicBook{load: load, start: start, now: instant, unserved: unserved, full: full}
+	var err error
+	b.topics, err = simplelru.NewLRU(size, func(_ string, e *topicEntry) {
+		if e.counted {
+			b.unserved.Add(-1)
+		}
+	})
+	if err == nil {
+		b.names, err = simplelru.NewLRU[[16]byte, string](size, nil)
+	}
+	if err != nil {
+		panic(err) // only for a size that validate refuses
+	}
+	return b
 }
 
 // peek gives what is known of a topic, if that is so without loading.
 func (b *topicBook) peek(name string) (fencedTopic, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e, ok := b.topics[name]
-	if !ok || !e.done() || e.err != nil || time.Since(e.at) > topicAge {
+	e, ok := b.topics.Get(name)
+	if !ok || !e.done() || e.err != nil || b.old(e) {
 		return fencedTopic{}, false
 	}
 	return e.topic, true
 }
+
+func (b *topicBook) old(e *topicEntry) bool { return b.now().Sub(e.at) > topicAge }
 
 // get gives what is known of a topic, loading it if need be. ctx bounds the
 // wait; the loading is for all who wait, so it goes on when the client that
 // happened to be first has waited for long enough.
 func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTopic, error) {
 	b.mu.Lock()
-	e, ok := b.topics[name]
-	mine := !ok || e.done() && (e.err != nil || time.Since(e.at) > topicAge)
+	e, ok := b.topics.Get(name)
+	mine := !ok || e.done() && (e.err != nil || b.old(e))
 	if mine {
-		if len(b.topics) >= topicMemory {
-			clear(b.topics)
-			b.unserved.Store(0)
-		}
-		b.dropLocked(name)
+		b.topics.Remove(name)
 		e = &topicEntry{loaded: make(chan struct{})}
-		b.topics[name] = e
+		if b.topics.Add(name, e) {
+			b.full()
+		}
 	}
 	b.mu.Unlock()
 	if mine {
-		b.start(func(ctx context.Context) {
-			e.topic, e.err = b.load(ctx, node, name)
-			e.at = time.Now()
+		ended := func(topic fencedTopic, err error) {
+			e.topic, e.err, e.at = topic, err, b.now()
 			b.count(name, e)
 			close(e.loaded)
+		}
+		b.start(readingKey{node: node, topics: true}, reading{
+			read: func(ctx context.Context) error {
+				topic, err := b.load(ctx, node, name)
+				ended(topic, err)
+				return err
+			},
+			fail: func(err error) { ended(fencedTopic{}, err) },
 		})
 	}
 	select {
@@ -128,7 +151,7 @@ func (e *topicEntry) done() bool {
 // forget drops what is known of a topic.
 func (b *topicBook) forget(name string) {
 	b.mu.Lock()
-	b.dropLocked(name)
+	b.topics.Remove(name)
 	b.mu.Unlock()
 }
 
@@ -138,24 +161,17 @@ func (b *topicBook) forget(name string) {
 func (b *topicBook) suspect(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e, ok := b.topics[name]; ok && e.done() && time.Since(e.at) < suspectAge {
+	if e, ok := b.topics.Peek(name); ok && e.done() && b.now().Sub(e.at) < suspectAge {
 		return
 	}
-	b.dropLocked(name)
-}
-
-func (b *topicBook) dropLocked(name string) {
-	if e, ok := b.topics[name]; ok && e.counted {
-		b.unserved.Add(-1)
-	}
-	delete(b.topics, name)
+	b.topics.Remove(name)
 }
 
 // count counts a topic that cannot be fenced, if it is still remembered.
 func (b *topicBook) count(name string, e *topicEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.topic.refusal != "" && b.topics[name] == e {
+	if known, _ := b.topics.Peek(name); e.topic.refusal != "" && known == e {
 		e.counted = true
 		b.unserved.Add(1)
 	}
@@ -164,7 +180,7 @@ func (b *topicBook) count(name string, e *topicEntry) {
 // name finds the name of the topic with an id, by resolve if it is not known.
 func (b *topicBook) name(id [16]byte, resolve func() (string, error)) (string, error) {
 	b.mu.Lock()
-	name, ok := b.names[id]
+	name, ok := b.names.Get(id)
 	b.mu.Unlock()
 	if ok {
 		return name, nil
@@ -174,7 +190,7 @@ func (b *topicBook) name(id [16]byte, resolve func() (string, error)) (string, e
 		return "", err
 	}
 	b.mu.Lock()
-	b.rememberLocked(id, name)
+	b.names.Add(id, name)
 	b.mu.Unlock()
 	return name, nil
 }
@@ -188,20 +204,13 @@ func (b *topicBook) learnNames(m *kmsg.MetadataResponse) {
 	defer b.mu.Unlock()
 	for i := range m.Topics {
 		if t := &m.Topics[i]; t.Topic != nil && t.ErrorCode == 0 && t.TopicID != noTopicID {
-			b.rememberLocked(t.TopicID, *t.Topic)
+			b.names.Add(t.TopicID, *t.Topic)
 		}
 	}
 }
 
 // noTopicID is what brokers without topic ids say.
 var noTopicID [16]byte
-
-func (b *topicBook) rememberLocked(id [16]byte, name string) {
-	if len(b.names) >= topicMemory {
-		clear(b.names)
-	}
-	b.names[id] = name
-}
 
 // Names of the configurations that decide whether a topic can be fenced.
 const (

@@ -7,10 +7,6 @@ import (
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
-// maxAddPartitions bounds the AddPartitionsToTxn requests that are read, in
-// bytes: decoding takes a multiple of it. It is enough for some 10,000 topics.
-const maxAddPartitions = 1 << 20
-
 // addPartitions answers an AddPartitionsToTxn request that names a fenced
 // topic: a transaction's markers take offsets in every partition it was told
 // of, even when it is aborted before it writes. The rest of the request is not
@@ -20,8 +16,9 @@ const maxAddPartitions = 1 << 20
 // Versions 4 and up carry several transactions and are sent by brokers only;
 // they are treated alike.
 func (f *fencing) addPartitions(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
-	if len(frame) > maxAddPartitions {
-		return false, malformed(reasonTooLarge, "AddPartitionsToTxn of %d bytes, at most %d", len(frame), maxAddPartitions)
+	if most := c.p.cfg.MaxAddPartitionsBytes; len(frame) > most {
+		f.metrics.limit(limitAddPartitions)
+		return false, malformed(reasonTooLarge, "AddPartitionsToTxn of %d bytes, at most %d", len(frame), most)
 	}
 	request := kmsg.NewPtrAddPartitionsToTxnRequest()
 	request.Version = h.APIVersion

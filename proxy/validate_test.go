@@ -47,6 +47,8 @@ func TestNewNamesTheBadField(t *testing.T) {
 		{"Default", func(c *proxy.Config) { c.Default = proxy.ModeRequire + 1 }},
 		{"BrokerKind", func(c *proxy.Config) { c.BrokerKind = 99 }},
 		{"FenceID", func(c *proxy.Config) { c.FenceID = -1 }},
+		{"AnswerMax", func(c *proxy.Config) { c.AnswerMax = -time.Second }},
+		{"MaxReadings", func(c *proxy.Config) { c.MaxReadings = -1 }},
 		{"MaxFrameBytes", func(c *proxy.Config) { c.MaxFrameBytes = -1 }},
 		{"MaxHeldBytes", func(c *proxy.Config) { c.MaxHeldBytes = -1 }},
 		{"DialTimeout", func(c *proxy.Config) { c.DialTimeout = -time.Second }},
@@ -104,7 +106,8 @@ func TestInForceKeepsWhatIsGiven(t *testing.T) {
 		}}},
 		AssertedProducerExpiry: time.Hour, AssertedConnectionIdle: time.Hour, AssertedExpiryCheck: time.Hour,
 		MaxFrameBytes: 7, MaxDecompressedBytes: 7, MaxProducePartitions: 7, MaxPendingRequests: 7, MaxConnections: 7,
-		MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
+		AnswerMax: time.Second, MaxAddPartitionsBytes: 7, MaxTopics: 7, MaxUnknown: 7, MaxReadings: 7, MaxReadBackBytes: 7, MaxControlBytes: 7,
+		ControlTimeout: time.Second, MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
 		IdleTimeout: time.Second, DrainTimeout: time.Second,
 	}
 	got, err := given.InForce()

@@ -67,7 +67,7 @@ func (f *fencing) observe(e *entry, v fence.Verdict) {
 			"topic", key.Topic, "partition", key.Partition, "offset", int64(v.Offset), "expected", int64(e.ticket.Expected))
 		return
 	}
-	if v.Kind != fence.Won && f.logger.Enabled(f.ctx, debugLevel) {
+	if v.Kind != fence.Won && f.logger.Enabled(f.readings.ctx, debugLevel) {
 		f.logger.Debug("batch not appended",
 			"topic", key.Topic, "partition", key.Partition, "expected", int64(e.ticket.Expected), "verdict", v.String())
 	}
@@ -81,6 +81,6 @@ func (f *fencing) logRefusal(c *conn, p *wire.ProducePartition, code int16, mess
 	if code == kerr.CorruptMessage.Code || code == kerr.MessageTooLarge.Code {
 		level = slog.LevelWarn
 	}
-	f.logger.Log(f.ctx, level, "batch refused", "remote", c.client.RemoteAddr().String(),
+	f.logger.Log(f.readings.ctx, level, "batch refused", "remote", c.client.RemoteAddr().String(),
 		"topic", string(p.Topic), "partition", p.Partition, "code", code, "reason", message)
 }
