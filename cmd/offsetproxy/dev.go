@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/offsetproxy/offsetproxy/internal/config"
 	"github.com/offsetproxy/offsetproxy/internal/embedded"
 )
 
@@ -46,8 +47,10 @@ func (c *devCmd) Run(env *environment) error {
 		c.LogLevel = new("warn")
 	}
 	kind := "kfake"
-	flags := settingFlags{Bootstrap: cluster.Addrs(), Listen: &c.Listen, BrokerKind: &kind, Require: []string{c.Topic}}
-	settings, err := resolveFlags(flags.document(c.logFlags))
+	flags := settingFlags{Bootstrap: cluster.Addrs(), Listen: &c.Listen, BrokerKind: &kind}
+	document := flags.document(c.logFlags)
+	document.Rules = []config.Rule{{Topics: config.Text(c.Topic), Mode: config.Text("require")}}
+	settings, err := resolveFlags(document)
 	if err != nil {
 		return err
 	}

@@ -12,21 +12,24 @@ import (
 )
 
 // settingFlags are the settings of a file that can be given as flags instead:
-// all but node_ports, and of the rules those with mode require. A nil field was
-// not given. ${…} in a help text is a default, see helpVars.
+// all but node_ports. A nil field was not given. ${…} in a help text is a default, see helpVars.
 type settingFlags struct {
 	Bootstrap        []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"settings"`
 	Listen           *string  `help:"Address for clients to connect to first; default ${listen}." placeholder:"HOST:PORT" group:"settings"`
 	AdvertisedHost   *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"settings"`
 	BrokerPorts      *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"settings"`
-	Require          []string `help:"Topics whose appends must be conditional, such as 'orders.*'; may be repeated." sep:"none" placeholder:"GLOB" group:"settings"`
-	DefaultMode      *string  `help:"Mode of all other topics, off or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
+	DefaultMode      *string  `help:"Mode of topics without a rule: off, observe, enforce or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
 	BrokerKind       *string  `help:"kafka, or kfake for an embedded broker; default ${broker_kind}." placeholder:"KIND" group:"settings"`
 	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512." placeholder:"NAME" group:"settings"`
 	SASLUser         *string  `name:"sasl-user" help:"The user that the proxy itself logs in as." placeholder:"USER" group:"settings"`
 	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
 	SASLPasswordEnv  *string  `name:"sasl-password-env" help:"Environment variable with that user's password." placeholder:"NAME" group:"settings"`
 	MetricsListen    *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
+
+	Require []string `help:"Conditional appends are fenced, all others refused." sep:"none" placeholder:"RULE" group:"rules"`
+	Enforce []string `help:"All appends are fenced; those without a condition go to the end." sep:"none" placeholder:"RULE" group:"rules"`
+	Observe []string `help:"Forwarded untouched, and counted what the fence would have said." sep:"none" placeholder:"RULE" group:"rules"`
+	Off     []string `help:"Forwarded untouched." sep:"none" placeholder:"RULE" group:"rules"`
 
 	FenceID                         *string `help:"Producer id of all proxies of the cluster; default ${fence_id}." placeholder:"ID" group:"fence"`
 	ViewMaxAge                      *string `help:"Greatest age of what is known of a partition; default ${view_max_age}." placeholder:"TIME" group:"fence"`
@@ -48,14 +51,20 @@ type settingFlags struct {
 	HandshakeTimeout     *string `help:"A new connection's first request; default ${handshake_timeout}." placeholder:"TIME" group:"limits"`
 	IdleTimeout          *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
 	DrainTimeout         *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
+	MaxRuleTopics        *string `help:"Topics whose rule is remembered; default ${max_rule_topics}." placeholder:"N" group:"limits"`
 }
 
 // flagGroups are the headings of --help.
 var flagGroups = []kong.Group{
 	{Key: "settings", Title: "Settings, in place of a file:"},
+	{Key: "rules", Title: "Rules by topic; the first that matches decides, in the order given:", Description: ruleHelp},
 	{Key: "fence", Title: "Settings of the fence:"},
 	{Key: "limits", Title: "Settings that bound what clients can make the proxy spend:"},
 }
+
+// ruleHelp says what the value of a rule's flag is.
+const ruleHelp = "A RULE is a glob such as 'orders.*', or topics_regexp=EXPRESSION, and then, separated by spaces, the options " +
+	"of rules in the file: 'orders.* error_code=44 replay=content'. The flags may be repeated."
 
 // helpVars are the defaults that help texts name.
 func helpVars() kong.Vars {
@@ -77,7 +86,7 @@ type logFlags struct {
 
 // flagNames maps settings to flags where they are not named alike.
 var flagNames = map[string]string{
-	"rules":          "require",
+	"rules":          "require", // or another, see ruleFlagName
 	"brokers.kind":   "broker-kind",
 	"metrics.listen": "metrics-listen",
 	"log.level":      "log-level",
@@ -144,12 +153,10 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			IdleTimeout:          optional(f.IdleTimeout),
 			DrainTimeout:         optional(f.DrainTimeout),
 			IdleViews:            optional(f.IdleViews),
+			MaxRuleTopics:        optional(f.MaxRuleTopics),
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},
-	}
-	for _, glob := range f.Require {
-		d.Rules = append(d.Rules, config.Rule{Topics: config.Text(glob), Mode: config.Text("require")})
 	}
 	return d
 }
@@ -161,7 +168,7 @@ func resolveFlags(d *config.Document) (*config.Settings, error) {
 	if errors.As(err, &wrong) {
 		var lines []string
 		for _, p := range wrong.Problems {
-			lines = append(lines, flagName(p.Path)+": "+p.Message)
+			lines = append(lines, ruleFlagName(d, p.Path)+": "+p.Message)
 		}
 		return nil, usage("%s", strings.Join(lines, "\n"))
 	}
@@ -174,7 +181,7 @@ var besideFile = map[string]bool{"config": true, "log-level": true, "log-format"
 // settings takes everything from the file, or everything from flags.
 func (c *serveCmd) settings(parsed *kong.Context) (*config.Settings, error) {
 	if c.Config == "" {
-		return resolveFlags(c.document(c.logFlags))
+		return c.resolveAll(parsed)
 	}
 	for _, p := range parsed.Path {
 		if p.Flag != nil && !besideFile[p.Flag.Name] {

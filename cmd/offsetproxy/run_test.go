@@ -99,7 +99,7 @@ func TestMistakes(t *testing.T) {
 		{"config-bad", exitUsage, []string{"check-config", badConfig}},
 		{"config-missing", exitUsage, []string{"serve", "--config", missing}},
 		{"config-and-flags", exitUsage, []string{"serve", "--config", missing, "--require", "a"}},
-		{"flags-bad", exitUsage, []string{"serve", "--bootstrap", "k", "--max-frame", "3MB", "--require", "[a"}},
+		{"flags-bad", exitUsage, []string{"serve", "--bootstrap", "k", "--max-frame", "3MB", "--require", "[a", "--enforce", "b replay=yes"}},
 		{"nothing-to-serve", exitUsage, []string{"serve"}},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCheckConfig(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 		t.Fatal(err)
 	}
-	if got.code != exitUsage || report.OK || len(report.Problems) != 2 || report.Problems[1].Line != 4 {
+	if got.code != exitUsage || report.OK || len(report.Problems) != 4 || report.Problems[1].Line != 4 {
 		t.Errorf("code %d, report %+v", got.code, report)
 	}
 }

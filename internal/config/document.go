@@ -24,7 +24,7 @@ type Document struct {
 	NodePorts map[int32]Value `yaml:"node_ports"`
 	// Rules are proxy.Config.Rules, the first match first.
 	Rules []Rule `yaml:"rules"`
-	// DefaultMode is proxy.Config.Default: off or require.
+	// DefaultMode is proxy.Config.Default: off, observe, enforce or require.
 	DefaultMode Value `yaml:"default_mode"`
 	// FenceID is proxy.Config.FenceID, decimal or hexadecimal with 0x.
 	FenceID Value `yaml:"fence_id"`
@@ -44,14 +44,6 @@ type Document struct {
 	Log Log `yaml:"log"`
 	// Metrics says where the admin endpoints are.
 	Metrics Metrics `yaml:"metrics"`
-}
-
-// Rule is one entry of rules.
-type Rule struct {
-	// Topics is proxy.Rule.Topics.
-	Topics Value `yaml:"topics"`
-	// Mode is proxy.Rule.Mode: off or require.
-	Mode Value `yaml:"mode"`
 }
 
 // Brokers is what the brokers are, and the operator's word for what cannot be
@@ -100,6 +92,8 @@ type Limits struct {
 	DrainTimeout Value `yaml:"drain_timeout"`
 	// IdleViews is proxy.Config.IdleViews, a number.
 	IdleViews Value `yaml:"idle_views"`
+	// MaxRuleTopics is proxy.Config.MaxRuleTopics, a number.
+	MaxRuleTopics Value `yaml:"max_rule_topics"`
 }
 
 // Log says what is logged and in what form.
@@ -127,6 +121,9 @@ type Value struct {
 // Text is a leaf that comes from elsewhere than a file. An empty text counts
 // as given.
 func Text(s string) Value { return Value{text: s, given: true} }
+
+// String is the text as it was given.
+func (v Value) String() string { return v.text }
 
 // UnmarshalYAML takes any single value as it is written.
 func (v *Value) UnmarshalYAML(n ast.Node) error {

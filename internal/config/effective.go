@@ -67,17 +67,9 @@ type EffectiveSASL struct {
 	PasswordFrom string `json:"password_from"`
 }
 
-// EffectiveRule is one rule of an Effective.
-type EffectiveRule struct {
-	// Topics is the pattern.
-	Topics string `json:"topics"`
-	// Mode is off or require.
-	Mode string `json:"mode"`
-}
-
 // limitNames gives the order in which limits are shown.
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
-	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views"}
+	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views", "max_rule_topics"}
 
 // Effective gives the settings in the words of the file.
 func (s *Settings) Effective() Effective {
@@ -89,7 +81,7 @@ func (s *Settings) Effective() Effective {
 		BrokerPorts:    brokerPorts(p),
 		NodePorts:      p.NodePorts,
 		Rules:          []EffectiveRule{},
-		DefaultMode:    modeName(p.Default),
+		DefaultMode:    modeNames[p.Default],
 		FenceID:        fmt.Sprintf("0x%016x", p.FenceID),
 		BrokerKind:     "kafka",
 		ViewMaxAge:     duration(p.ViewMaxAge),
@@ -112,10 +104,11 @@ func (s *Settings) Effective() Effective {
 			"idle_timeout":           duration(p.IdleTimeout),
 			"drain_timeout":          duration(p.DrainTimeout),
 			"idle_views":             strconv.Itoa(p.IdleViews),
+			"max_rule_topics":        strconv.Itoa(p.MaxRuleTopics),
 		},
 	}
 	for _, r := range p.Rules {
-		e.Rules = append(e.Rules, EffectiveRule{Topics: r.Topics, Mode: modeName(r.Mode)})
+		e.Rules = append(e.Rules, effectiveRule(r))
 	}
 	if c := p.Credentials; c.Mechanism != proxy.NoLogin {
 		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String()}
@@ -159,16 +152,22 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	for _, node := range slices.Sorted(maps.Keys(e.NodePorts)) {
 		line("", "node id %d on %d", node, e.NodePorts[node])
 	}
-	name := "topics, first match"
+	name, width := "topics, first match", 20
 	for _, r := range e.Rules {
-		line(name, "%-20s %s", r.Topics, modeWords(r.Mode))
+		width = max(width, len(pattern(r.Topics, r.TopicsRegexp)))
+	}
+	for _, r := range e.Rules {
+		line(name, "%-*s %s", width, pattern(r.Topics, r.TopicsRegexp), modeWords[r.Mode])
+		if options := r.chosen(); options != "" {
+			line("", "%-*s %s", width, "", options)
+		}
 		name = ""
 	}
 	rest := "every other topic"
 	if len(e.Rules) == 0 {
 		name, rest = "topics", "every topic"
 	}
-	line(name, "%-20s %s", rest, modeWords(e.DefaultMode))
+	line(name, "%-*s %s", width, rest, modeWords[e.DefaultMode])
 	line("fence", "producer id %s, the same for all proxies of the cluster", e.FenceID)
 	line("", "views up to %s old, queue wait %s, clock skew %s", e.ViewMaxAge, e.AdmissionWait, e.ClockSkew)
 	name = "not read from brokers"
@@ -203,18 +202,4 @@ func brokerPorts(p *proxy.Config) string {
 		return ""
 	}
 	return fmt.Sprintf("%d-%d", p.BrokerPorts.First, p.BrokerPorts.Last)
-}
-
-func modeName(m proxy.Mode) string {
-	if m == proxy.ModeRequire {
-		return "require"
-	}
-	return "off"
-}
-
-func modeWords(mode string) string {
-	if mode == "require" {
-		return "require: conditional appends are fenced, all others refused"
-	}
-	return "off: forwarded untouched"
 }

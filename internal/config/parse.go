@@ -1,10 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -17,8 +20,7 @@ const maxFileBytes = 1 << 20
 // later lists keys that the design has and this version does not, so
 // that they are told apart from misspellings.
 var later = map[string]bool{
-	"tls": true, "upstream_tls": true, "sasl": true, "probe_topic": true, "replay": true,
-	"refusal_codes": true, "header_names": true, "tracing": true,
+	"tls": true, "upstream_tls": true, "sasl": true, "probe_topic": true, "tracing": true,
 }
 
 // Load reads and understands a file. Errors: *Error, or that of the file.
@@ -41,59 +43,65 @@ func Load(name string) (*Settings, error) {
 // Parse understands the contents of a file; name is for messages only. Errors:
 // *Error.
 func Parse(name string, src []byte) (*Settings, error) {
-	doc, problem := decode(src)
-	if problem != nil {
-		return nil, &Error{Name: name, Problems: []Problem{*problem}}
+	doc, problems := decode(src)
+	if doc == nil {
+		return nil, &Error{Name: name, Problems: problems}
 	}
 	settings, err := doc.Resolve()
 	var wrong *Error
 	if errors.As(err, &wrong) {
-		wrong.Name = name
+		problems = append(problems, wrong.Problems...)
 	}
-	return settings, err
+	if len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		return nil, &Error{Name: name, Problems: problems}
+	}
+	return settings, nil
 }
 
-func decode(src []byte) (*Document, *Problem) {
+// decode gives what of a file fits into a Document, and what does not; no
+// Document if the file cannot be read at all.
+func decode(src []byte) (*Document, []Problem) {
 	file, err := parser.ParseBytes(src, 0)
 	if err != nil {
-		return nil, syntaxProblem(err)
+		return nil, []Problem{syntaxProblem(err)}
 	}
+	var body ast.Node
 	bodies := 0
 	for _, d := range file.Docs {
 		if d.Body != nil && d.Body.Type() != ast.CommentType {
 			bodies++
+			body = d.Body
 		}
 	}
 	switch {
 	case bodies == 0:
-		return nil, &Problem{Message: "the file holds no configuration"}
+		return nil, []Problem{{Message: "the file holds no configuration"}}
 	case bodies > 1:
-		return nil, &Problem{Message: "several documents (---) in one file; only one is allowed"}
+		return nil, []Problem{{Message: "several documents (---) in one file; only one is allowed"}}
+	}
+	var p pruner
+	if !p.fits(body, reflect.TypeFor[Document](), "") {
+		return nil, p.problems
 	}
 	doc := new(Document)
-	if err := yaml.UnmarshalWithOptions(src, doc, yaml.Strict()); err != nil {
-		return nil, syntaxProblem(err)
+	if err := yaml.NodeToValue(body, doc, yaml.Strict()); err != nil {
+		return nil, append(p.problems, syntaxProblem(err))
 	}
-	return doc, nil
+	return doc, p.problems
 }
 
-func syntaxProblem(err error) *Problem {
+func syntaxProblem(err error) Problem {
 	var at yaml.Error
 	if !errors.As(err, &at) {
-		return &Problem{Message: err.Error()}
+		return Problem{Message: err.Error()}
 	}
 	message := at.GetMessage()
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
-		message = fmt.Sprintf("unknown key %q", unknown.Token.Value)
-		switch {
-		case later[unknown.Token.Value]:
-			message = fmt.Sprintf("%q is not in this version", unknown.Token.Value)
-		case unknown.Token.Value == "unsafe":
-			message = "unsafe is only a flag of serve and demo, so that no file switches the fence off by itself"
-		}
+		message = unknownKey(unknown.Token.Value)
 	}
-	p := &Problem{Message: message, Excerpt: excerpt(at)}
+	p := Problem{Message: message, Excerpt: excerpt(at)}
 	if t := at.GetToken(); t != nil {
 		p.Line, p.Column = t.Position.Line, t.Position.Column
 	}

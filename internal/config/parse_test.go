@@ -30,6 +30,11 @@ func TestExampleIsAccepted(t *testing.T) {
 	want.Proxy.Rules = []proxy.Rule{
 		{Topics: "orders.audit", Mode: proxy.ModeOff},
 		{Topics: "orders.*", Mode: proxy.ModeRequire},
+		{TopicsRegexp: `ledger\.(eu|us)\.[0-9]+`, Mode: proxy.ModeEnforce},
+		{Topics: "trial.*", Mode: proxy.ModeObserve},
+	}
+	if want.Proxy, err = want.Proxy.InForce(); err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -66,6 +71,28 @@ func TestParse(t *testing.T) {
 		{"rules in order", "bootstrap: k:9092\nrules: [{topics: a, mode: off}, {topics: 'a*', mode: require}]\ndefault_mode: require", with(func(s *Settings) {
 			s.Proxy.Rules = []proxy.Rule{{Topics: "a"}, {Topics: "a*", Mode: proxy.ModeRequire}}
 			s.Proxy.Default = proxy.ModeRequire
+		})},
+		{"every option of a rule", `
+bootstrap: k:9092
+rules:
+- topics_regexp: a|b
+  mode: enforce
+  error_code: 87
+  replay: content
+  expected_offset_header: place
+  expected_offset_encoding: int64
+  append_id_header: once
+  old_timestamps: allow
+- {topics: c, mode: observe, replay: off}
+default_mode: enforce`, with(func(s *Settings) {
+			s.Proxy.Rules = []proxy.Rule{
+				{TopicsRegexp: "a|b", Mode: proxy.ModeEnforce, Options: proxy.RuleOptions{
+					ErrorCode: 87, Replay: proxy.ReplayContent, ExpectedOffsetHeader: "place", Encoding: proxy.EncodingInt64,
+					AppendIDHeader: "once", AllowOldTimestamps: true,
+				}},
+				{Topics: "c", Mode: proxy.ModeObserve, Options: proxy.RuleOptions{Replay: proxy.ReplayOff}},
+			}
+			s.Proxy.Default = proxy.ModeEnforce
 		})},
 		{"sizes, times and numbers", "bootstrap: k:9092\nview_max_age: 1m30s\nlimits: {max_frame: 1048576, max_decompressed: 1GiB, max_connections: 20_000, idle_timeout: 0}\nfence_id: 99", with(func(s *Settings) {
 			s.Proxy.ViewMaxAge = 90 * time.Second
@@ -124,7 +151,7 @@ view_max_age: 10s
 admission_wait: 11s
 clock_skew: 12s
 limits: {max_frame: 1313, max_decompressed: 1414, max_produce_partitions: 15, max_pending_requests: 16, max_rewritten: 1717, max_held: 1818,
-  max_connections: 19, dial_timeout: 20s, handshake_timeout: 21s, idle_timeout: 22s, drain_timeout: 23s, idle_views: 24}`))
+  max_connections: 19, dial_timeout: 20s, handshake_timeout: 21s, idle_timeout: 22s, drain_timeout: 23s, idle_views: 24, max_rule_topics: 25}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +215,25 @@ func TestParseRefuses(t *testing.T) {
 		{"key of a later version", k + "tls: {}", []place{{"", 2, 1}}},
 		{"duplicate key", k + "listen: a:1\nlisten: b:1", []place{{"", 3, 1}}},
 		{"not YAML", k + "rules: [", []place{{"", 2, 8}}},
-		{"list for a value", k + "listen: [a:1]", []place{{"", 2, 9}}},
-		{"mode of a later version", k + "rules:\n- topics: a\n  mode: enforce", []place{{"rules[0].mode", 4, 9}}},
+		{"list for a value", k + "listen: [a:1]", []place{{"listen", 2, 9}}},
+		{"value for a list", k + "rules: a", []place{{"rules", 2, 8}}},
+		{"value for keys", k + "limits: 3", []place{{"limits", 2, 9}}},
+		{"list for a file", "[k]", []place{{"", 1, 1}}},
+		{"item for a rule", k + "rules: [a, {topics: b, mode: off}]", []place{{"rules[0]", 2, 9}}},
+		{"unknown keys, each", k + "listn: x\nlimits:\n  max_fram: 1\n  max_held: 1\nrules: [{topic: a, mode: on}]", []place{
+			{"", 2, 1}, {"", 4, 3}, {"limits.max_held", 5, 13}, {"", 6, 10}, {"rules[0].mode", 6, 26}, {"rules[0].topics", 6, 26}}},
+		{"unknown key in a merged mapping", k + "limits:\n  <<: {max_fram: 1}", []place{{"", 3, 8}}},
+		{"no such mode", k + "rules:\n- topics: a\n  mode: enforced", []place{{"rules[0].mode", 4, 9}}},
+		{"two patterns", k + "rules:\n- {topics: a, topics_regexp: b, mode: off}", []place{{"rules[0].topics_regexp", 3, 30}}},
+		{"bad regular expression", k + "rules:\n- {topics_regexp: 'a(', mode: off}", []place{{"rules[0].topics_regexp", 3, 19}}},
+		{"bad pattern beside a bad option", k + "rules:\n- {topics: '[', mode: off, replay: on}", []place{{"rules[0].topics", 3, 12}, {"rules[0].replay", 3, 36}}},
+		{"a retriable error code", k + "rules:\n- {topics: a, mode: off, error_code: 6}", []place{{"rules[0].error_code", 3, 38}}},
+		{"no error code", k + "rules:\n- {topics: a, mode: off, error_code: 0}", []place{{"rules[0].error_code", 3, 38}}},
+		{"error code in words", k + "rules:\n- {topics: a, mode: off, error_code: INVALID_RECORD}", []place{{"rules[0].error_code", 3, 38}}},
+		{"no such encoding", k + "rules:\n- {topics: a, mode: off, expected_offset_encoding: int32}", []place{{"rules[0].expected_offset_encoding", 3, 52}}},
+		{"empty header", k + "rules:\n- {topics: a, mode: off, append_id_header: ''}", []place{{"rules[0].append_id_header", 3, 44}}},
+		{"one header for both", k + "rules:\n- {topics: a, mode: off, append_id_header: h, expected_offset_header: h}", []place{{"rules[0].append_id_header", 3, 44}}},
+		{"a header with the other's default", k + "rules:\n- {topics: a, mode: off, expected_offset_header: append-id}", []place{{"rules[0].append_id_header", 3, 50}}},
 		{"no such default mode", k + "default_mode: on", []place{{"default_mode", 2, 15}}},
 		{"rule without topics", k + "rules:\n- mode: off", []place{{"rules[0].topics", 3, 9}}},
 		{"rule without mode", k + "rules:\n- topics: a", []place{{"rules[0].mode", 3, 11}}},
@@ -215,7 +259,7 @@ func TestParseRefuses(t *testing.T) {
 		{"login of nobody", k + "upstream: {sasl: {mechanism: PLAIN, password_env: P}}", []place{{"upstream.sasl.user", 2, 30}}},
 		{"login without a password", k + "upstream: {sasl: {mechanism: PLAIN, user: u}}", []place{{"upstream.sasl.password_file", 2, 30}}},
 		{"password in two places", k + "upstream: {sasl: {mechanism: PLAIN, user: u, password_file: /p, password_env: P}}", []place{{"upstream.sasl.password_env", 2, 79}}},
-		{"password in the file itself", k + "upstream: {sasl: {mechanism: PLAIN, user: u, password: secret}}", []place{{"", 2, 46}}},
+		{"password in the file itself", k + "upstream: {sasl: {mechanism: PLAIN, user: u, password: secret}}", []place{{"upstream.sasl.password_file", 2, 30}, {"", 2, 46}}},
 		{"negative fence id", k + "fence_id: -1", []place{{"fence_id", 2, 11}}},
 		{"everything at once, in the file's order", "bootstrap: k\nlisten: l\nlog: {level: loud}", []place{{"bootstrap", 1, 12}, {"listen", 2, 9}, {"log.level", 3, 14}}},
 	} {

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -156,54 +155,6 @@ func (r *resolver) ports() {
 	}
 }
 
-func (r *resolver) rules() {
-	d, p := r.doc, &r.out.Proxy
-	seen := map[string]int{}
-	everything := -1
-	for i, rule := range d.Rules {
-		at := fmt.Sprintf("rules[%d]", i)
-		pattern := rule.Topics
-		switch _, err := path.Match(pattern.text, ""); {
-		case !pattern.given || pattern.text == "":
-			r.wrong(first(pattern, rule.Mode), at+".topics", "missing: a topic name or a pattern such as 'orders.*'")
-		case err != nil:
-			r.wrong(pattern, at+".topics", "%q is not a pattern: * and ? stand for characters, [a-z] for one of several", pattern.text)
-		}
-		if j, twice := seen[pattern.text]; twice && pattern.given {
-			r.wrong(pattern, at+".topics", "%q is in rules[%d] already, which decides", pattern.text, j)
-		} else {
-			seen[pattern.text] = i
-		}
-		if !rule.Mode.given {
-			r.wrong(first(rule.Mode, pattern), at+".mode", "missing: off or require")
-		}
-		mode := r.mode(rule.Mode, at+".mode")
-		p.Rules = append(p.Rules, proxy.Rule{Topics: pattern.text, Mode: mode})
-		if everything >= 0 {
-			r.note("rules[%d] (%s) is never reached: rules[%d] matches every topic", i, pattern.text, everything)
-		}
-		if pattern.text == "*" && everything < 0 {
-			everything = i
-		}
-	}
-	p.Default = r.mode(d.DefaultMode, "default_mode")
-}
-
-func (r *resolver) mode(v Value, at string) proxy.Mode {
-	switch v.text {
-	case "off":
-	case "require":
-		return proxy.ModeRequire
-	case "observe", "enforce":
-		r.wrong(v, at, "mode %q is not in this version; off and require are", v.text)
-	default:
-		if v.given {
-			r.wrong(v, at, "%q is not a mode; off and require are", v.text)
-		}
-	}
-	return proxy.ModeOff
-}
-
 func (r *resolver) brokers() {
 	d, p := r.doc, &r.out.Proxy
 	if v := d.FenceID; v.given {
@@ -246,6 +197,7 @@ func (r *resolver) limits() {
 	p.IdleTimeout = r.duration(l.IdleTimeout, "limits.idle_timeout", p.IdleTimeout, 0, 30*24*time.Hour)
 	p.DrainTimeout = r.duration(l.DrainTimeout, "limits.drain_timeout", p.DrainTimeout, time.Millisecond, time.Hour)
 	p.IdleViews = r.count(l.IdleViews, "limits.idle_views", p.IdleViews, 1, 1<<26)
+	p.MaxRuleTopics = r.count(l.MaxRuleTopics, "limits.max_rule_topics", p.MaxRuleTopics, 1, 1<<24)
 }
 
 func (r *resolver) process() {
