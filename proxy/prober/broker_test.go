@@ -193,6 +193,7 @@ func run(t *testing.T, cfg Config, fn func(t *testing.T, ctx context.Context, p 
 type leader struct {
 	id         [16]byte
 	epoch      int32
+	replicas   []int32            // that Metadata names
 	named      int32              // the leader that Metadata names; 0: testNode
 	namedEpoch int32              // the epoch that Metadata names; 0: epoch
 	ends       []int64            // successive answers of OffsetForLeaderEpoch; the last repeats
@@ -309,7 +310,7 @@ func (l *leader) fetch(req *kmsg.FetchRequest) kmsg.Response {
 
 func (l *leader) metadata(req *kmsg.MetadataRequest) kmsg.Response {
 	p := kmsg.NewMetadataResponseTopicPartition()
-	p.Partition, p.Leader, p.LeaderEpoch = 0, testNode, l.epoch
+	p.Partition, p.Leader, p.LeaderEpoch, p.Replicas = 0, testNode, l.epoch, l.replicas
 	if l.named != 0 {
 		p.Leader = l.named
 	}

@@ -21,6 +21,13 @@ const (
 	// that do not list idle producers (kfake). It sees no state when that
 	// batch is not the fence's or has been deleted, though there may be some.
 	TailBatch
+	// DescribeOrTail is for brokers that may or may not list idle producers: as
+	// Describe, but where that shows nothing and the log's last batch is the
+	// fence's and too young for its state to have expired, as TailBatch.
+	DescribeOrTail
+	// AsProbed decides for each connection, by Probe or Assume. Without either
+	// views are not read.
+	AsProbed
 )
 
 // Config is what a Pool needs. Zero values mean the default given.
@@ -124,7 +131,7 @@ func (c Config) validate() error {
 		return errors.New("prober: Config.Dial is missing")
 	case c.FenceID <= 0:
 		return errors.New("prober: Config.FenceID must be positive")
-	case c.StateFrom != Describe && c.StateFrom != TailBatch:
+	case c.StateFrom < Describe || c.StateFrom > AsProbed:
 		return errors.New("prober: Config.StateFrom is unknown")
 	case c.RequestTimeout < 0 || c.EpochMaxAge < 0:
 		return errors.New("prober: a time in Config is negative")

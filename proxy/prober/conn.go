@@ -51,6 +51,10 @@ type conn struct {
 	frame    []byte // the write loop's, reused
 	// versions has the range of each API key; set by negotiate, then constant.
 	versions map[int16]versionRange
+	// session is its number in the Pool, from 1 on.
+	session Session
+	// source is where views come from plus one; 0: not known.
+	source atomic.Int32
 	// useUntil is when it stops taking calls; zero: never.
 	useUntil time.Time
 
@@ -71,12 +75,13 @@ type conn struct {
 	pending         []pendingAnswer // in the order of the wire
 }
 
-func newConn(node int32, nc net.Conn, cfg Config) *conn {
+func newConn(node int32, nc net.Conn, session Session, cfg Config) *conn {
 	var useUntil time.Time
 	if lasting, ok := nc.(interface{ UseUntil() time.Time }); ok {
 		useUntil = lasting.UseUntil()
 	}
 	return &conn{
+		session:    session,
 		useUntil:   useUntil,
 		node:       node,
 		nc:         nc,
@@ -167,6 +172,15 @@ func (c *conn) retire(ctx context.Context) {
 		c.fail(ErrClosed)
 	case <-c.dead:
 	}
+}
+
+// assume sets where views are read from.
+func (c *conn) assume(s StateSource) { c.source.Store(int32(s) + 1) }
+
+// stateFrom is where views are read from; false: not known.
+func (c *conn) stateFrom() (StateSource, bool) {
+	s := c.source.Load()
+	return StateSource(s - 1), s > 0
 }
 
 func (c *conn) isDead() bool {

@@ -35,6 +35,9 @@ const (
 	codeFencedLeaderEpoch  int16 = 74
 	codeUnknownLeaderEpoch int16 = 75
 	codeOffsetNotAvailable int16 = 78
+	codeOutOfOrderSequence int16 = 45
+	codeDuplicateSequence  int16 = 46
+	codeUnknownProducerID  int16 = 59
 	codeUnknownTopicID     int16 = 100
 	codeNone               int16 = 0
 )
@@ -46,10 +49,15 @@ type BrokerError struct {
 	Code int16
 	// Op names the API that answered, as in "Fetch".
 	Op string
+	// Message is what the broker says besides; may be empty.
+	Message string
 }
 
 // Error implements error.
 func (e *BrokerError) Error() string {
+	if e.Message != "" {
+		return fmt.Sprintf("%s answered with error code %d (%s)", e.Op, e.Code, e.Message)
+	}
 	return fmt.Sprintf("%s answered with error code %d", e.Op, e.Code)
 }
 

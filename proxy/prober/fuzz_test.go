@@ -86,7 +86,7 @@ func FuzzAnswers(f *testing.F) {
 func fuzzTarget() target {
 	near, far := net.Pipe()
 	far.Close()
-	c := newConn(testNode, near, Config{Dial: noDial, FenceID: testFence, Logger: slog.New(slog.DiscardHandler)}.withDefaults())
+	c := newConn(testNode, near, 1, Config{Dial: noDial, FenceID: testFence, Logger: slog.New(slog.DiscardHandler)}.withDefaults())
 	c.versions = map[int16]versionRange{}
 	for key := range int16(70) {
 		c.versions[key] = versionRange{0, 10}

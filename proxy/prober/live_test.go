@@ -338,3 +338,26 @@ func (c *liveCluster) deleteRecords(t *testing.T, topic string, before int64) {
 		t.Fatalf("delete records: error code %d", code)
 	}
 }
+
+// addProbePartition makes sure that a node leads a partition of the topic, and
+// waits until it knows.
+func (c *liveCluster) addProbePartition(t *testing.T, topic string, node int32, nodes []int32) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		_, _, err := c.pool.Probe(t.Context(), node, topic)
+		var none *NoProbePartitionError
+		switch {
+		case err == nil:
+			return
+		case time.Now().After(deadline):
+			t.Fatalf("no partition for node %d: %v", node, err)
+		case !errors.As(err, &none) || none.Replica:
+			continue
+		}
+		for _, at := range nodes {
+			if err = c.pool.AddPartition(t.Context(), at, topic, none.Partitions, node); err == nil {
+				break
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -31,6 +32,8 @@ type Pool struct {
 	ctx    context.Context // parent of dials; ends with Run
 	cancel context.CancelFunc
 	epochs *lru.Cache[epochKey, knownEpoch]
+
+	sessions atomic.Uint64 // counts connections
 
 	// wg counts dials and connection loops. It grows only under mu while
 	// closed is false, or from a goroutine that it counts, so that the Wait
@@ -151,7 +154,10 @@ func (p *Pool) connect(node int32, s *slot) {
 		s.err = p.dialError(node, err)
 		return
 	}
-	c := newConn(node, nc, p.cfg)
+	c := newConn(node, nc, Session(p.sessions.Add(1)), p.cfg)
+	if p.cfg.StateFrom != AsProbed {
+		c.assume(p.cfg.StateFrom)
+	}
 	p.mu.Lock()
 	closed := p.closed
 	if !closed {

@@ -148,3 +148,13 @@ func TestRealKafka(t *testing.T) {
 		t.Logf("a view takes %v, a produce %v", viewTime, time.Since(began)/views)
 	})
 }
+
+// TestProbeRealKafka learns what the fence is built on, from brokers.
+func TestProbeRealKafka(t *testing.T) {
+	seeds := os.Getenv("OFFSETPROXY_KAFKA")
+	if seeds == "" {
+		t.Fatal("OFFSETPROXY_KAFKA is not set")
+	}
+	testProbe(t, dialCluster(t, Config{StateFrom: AsProbed}, strings.Split(seeds, ",")...),
+		Behaviour{Duplicates: ByLogAppendTime, ListsIdle: true, ArmsAnywhere: true, ChecksSequences: true})
+}

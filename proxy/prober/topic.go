@@ -25,6 +25,8 @@ type PartitionInfo struct {
 	LeaderEpoch int32
 	// Code is the error code the broker gave for this partition; 0: none.
 	Code int16
+	// Replicas are the node ids of those that should have it.
+	Replicas []int32
 }
 
 // Find is what the answer says of a partition, if it does.
@@ -100,7 +102,7 @@ func (c *conn) readTopic(ctx context.Context, t Topic) (TopicInfo, error) {
 	info := TopicInfo{Topic: Topic{Name: *got.Topic, ID: got.TopicID}}
 	info.Partitions = make([]PartitionInfo, len(got.Partitions))
 	for i, gp := range got.Partitions {
-		info.Partitions[i] = PartitionInfo{gp.Partition, gp.Leader, gp.LeaderEpoch, gp.ErrorCode}
+		info.Partitions[i] = PartitionInfo{gp.Partition, gp.Leader, gp.LeaderEpoch, gp.ErrorCode, gp.Replicas}
 	}
 	return info, nil
 }

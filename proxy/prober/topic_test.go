@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -11,7 +12,7 @@ import (
 
 func TestReadTopic(t *testing.T) {
 	id := [16]byte{7}
-	l := leader{epoch: 5, id: id, named: 3}
+	l := leader{epoch: 5, id: id, named: 3, replicas: []int32{3, 4}}
 	b := &scriptedBroker{handle: l.handle}
 	run(t, Config{Dial: b.dial}, func(t *testing.T, ctx context.Context, p *Pool) {
 		for _, read := range []func() (TopicInfo, error){
@@ -28,7 +29,7 @@ func TestReadTopic(t *testing.T) {
 			if len(got.Partitions) != 4 {
 				t.Fatalf("got %d partitions, want 4", len(got.Partitions))
 			}
-			if got, want := got.Partitions[2], (PartitionInfo{Partition: 2, Leader: 3, LeaderEpoch: 5}); got != want {
+			if got, want := got.Partitions[2], (PartitionInfo{Partition: 2, Leader: 3, LeaderEpoch: 5, Replicas: []int32{3, 4}}); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		}

@@ -71,7 +71,7 @@ const (
 // load neither may ever come, and nothing but ctx bounds the call: give it a
 // deadline.
 //
-// Errors: *BrokerError, with NOT_LEADER_OR_FOLLOWER (6) if the broker does not
+// Errors: ErrNotProbed; *BrokerError, with NOT_LEADER_OR_FOLLOWER (6) if the broker does not
 // lead the partition by its own account, and with FENCED_LEADER_EPOCH (74) or
 // UNKNOWN_LEADER_EPOCH (75) if it kept refusing the epoch it named itself;
 // *UnsupportedError; those wrapping ErrUnreachable; ErrBusy; ErrClosed; the
@@ -89,9 +89,16 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 	if err != nil {
 		return View{}, err
 	}
+	source, known := c.stateFrom()
+	if !known {
+		return View{}, ErrNotProbed
+	}
 	read := p.readDescribed
-	if p.cfg.StateFrom == TailBatch {
+	switch source {
+	case TailBatch:
 		read = p.readWithTail
+	case DescribeOrTail:
+		read = p.readEither
 	}
 	refreshes := 0
 	for round := 1; ; round++ {
@@ -195,6 +202,24 @@ func (p *Pool) readWithTail(ctx context.Context, at target) (View, bool, error) 
 		return View{}, false, err
 	}
 	return at.viewAnswer(before, state, end, high, answers[1:])
+}
+
+// youngState is the age up to which the state that a batch left is there, if its
+// timestamp says how old it is: brokers that forget sooner are not served.
+const youngState = time.Minute
+
+// readEither does one round with DescribeProducers and, if that shows no state,
+// one with the tail batch, which refutes it if there must be some.
+func (p *Pool) readEither(ctx context.Context, at target) (View, bool, error) {
+	v, steady, err := p.readDescribed(ctx, at)
+	if err != nil || !steady || v.HasState || v.LogEnd == 0 {
+		return v, steady, err
+	}
+	tail, steady, err := p.readWithTail(ctx, at)
+	if err != nil || !steady || tail.HasState && tail.LastTimestamp > time.Now().Add(-youngState).UnixMilli() {
+		return tail, steady, err
+	}
+	return v, true, nil
 }
 
 // ends makes the requests that end a round: for the log end, which begins it
