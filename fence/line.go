@@ -89,11 +89,14 @@ func (p *Partition) ended(now ps.Now, t *Ticket, v Verdict) {
 	current := l.state.Epoch() == t.Producer.Epoch
 	if current && t.doom == ps.Unbroken {
 		remember(l.state, t, v)
+		if told, ok := l.state.Told(t.Producer.Sequence); ok && told.InLog() && told.Digest == t.digest {
+			why = ps.Unbroken // by another transmission
+		}
 		if why != ps.Unbroken && !t.followed {
 			l.state.Break(t.Producer.Connection, t.Producer.Sequence, why)
 		}
 	}
-	if why != ps.Unbroken && t.doom == ps.Unbroken && (current || !p.cfg.keeps(guardChainEpoch)) {
+	if why != ps.Unbroken && t.doom == ps.Unbroken && (current || p.cfg.keeps(guardChainEpoch)) {
 		p.doomBehind(l, t, v, why)
 	}
 	for _, o := range l.tickets {

@@ -58,7 +58,8 @@ type Told struct {
 	LogStart Offset
 }
 
-func (t Told) final() bool { return t.Outcome == Appended || t.Outcome == Misplaced }
+// InLog reports whether the batch is in the log.
+func (t Told) InLog() bool { return t.Outcome == Appended || t.Outcome == Misplaced }
 
 // toldKept is how many batches of a producer id are remembered, as brokers do:
 // clients have no more in flight.
@@ -139,14 +140,19 @@ func (p *Producer) Told(s Sequence) (Told, bool) {
 
 // Tell remembers what a client is told of a batch, in place of what it was told
 // before of one with this sequence. That one is in the log is not forgotten for
-// one that is not. What is in the log moves the next sequence on.
+// one that is not. What is in the log moves the next sequence on, and leaves no
+// gap although its client may have been told that it is unknown, or to send it
+// again.
 func (p *Producer) Tell(t Told) {
-	if end := t.Sequence.Plus(int(t.Count)); t.final() && p.next.Before(end) {
+	if end := t.Sequence.Plus(int(t.Count)); t.InLog() && p.next.Before(end) {
 		p.next = end
+	}
+	if t.InLog() && p.brokenAt == t.Sequence && (p.broken == BehindUnknown || p.broken == BehindRetriable) {
+		p.broken = Unbroken
 	}
 	for i := range p.told[:p.toldCount] {
 		if o := &p.told[i]; o.Sequence == t.Sequence {
-			if t.final() || !o.final() {
+			if t.InLog() || !o.InLog() {
 				*o = t
 			}
 			return
@@ -164,7 +170,7 @@ func (p *Producer) Tell(t Told) {
 // the log.
 func (p *Producer) Untell(s Sequence) {
 	for i := range p.told[:p.toldCount] {
-		if o := &p.told[i]; o.Sequence == s && !o.final() {
+		if o := &p.told[i]; o.Sequence == s && !o.InLog() {
 			copy(p.told[i:], p.told[i+1:p.toldCount])
 			p.toldCount--
 			return

@@ -168,13 +168,11 @@ func TestProducerTellsTheLast(t *testing.T) {
 			t.Errorf("%s: got %v %v, want %v", c.name, got.Outcome, ok, c.want)
 		}
 		p.Untell(5)
-		if _, ok := p.Told(5); ok != c.want.inLog() {
+		if _, ok := p.Told(5); ok != (Told{Outcome: c.want}).InLog() {
 			t.Errorf("%s: remembered %v after untelling", c.name, ok)
 		}
 	}
 }
-
-func (o Outcome) inLog() bool { return o == Appended || o == Misplaced }
 
 // A batch that is not in the log does not move the next sequence: clients go
 // back to it.
@@ -235,6 +233,10 @@ func TestProducerGap(t *testing.T) {
 		{"an earlier one counts", at(func(p *Producer) { p.Break(5, 12, BehindRetriable); refusedAt10(p) }), 5, 14, BehindRefused},
 		{"a later one does not", at(func(p *Producer) { refusedAt10(p); p.Break(5, 12, BehindRetriable) }), 5, 14, BehindRefused},
 		{"the same again", at(func(p *Producer) { refusedAt10(p); p.Break(5, 10, BehindUnknown) }), 5, 14, BehindUnknown},
+		{"an unknown one is in the log", at(func(p *Producer) { p.Break(5, 10, BehindUnknown); p.Tell(told(10, 1, Appended)) }), 5, 12, Unbroken},
+		{"a retriable one is in the log", at(func(p *Producer) { p.Break(5, 10, BehindRetriable); p.Tell(told(10, 1, Misplaced)) }), 5, 12, Unbroken},
+		{"another is in the log", at(func(p *Producer) { p.Break(5, 10, BehindUnknown); p.Tell(told(8, 2, Appended)) }), 5, 12, BehindUnknown},
+		{"a retriable one is unknown", at(func(p *Producer) { p.Break(5, 10, BehindRetriable); p.Tell(told(10, 1, Undecided)) }), 5, 12, BehindRetriable},
 		{"on a newer connection", at(func(p *Producer) { refusedAt10(p); p.Break(6, 20, BehindUnknown) }), 6, 24, BehindUnknown},
 		{"… no more on the old one", at(func(p *Producer) { refusedAt10(p); p.Break(6, 20, BehindUnknown) }), 5, 24, Unbroken},
 		{"on an older connection", at(func(p *Producer) { refusedAt10(p); p.Break(4, 5, BehindUnknown) }), 5, 12, BehindRefused},
