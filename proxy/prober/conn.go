@@ -53,8 +53,8 @@ type conn struct {
 	versions map[int16]versionRange
 	// session is its number in the Pool, from 1 on.
 	session Session
-	// source is where views come from plus one; 0: not known.
-	source atomic.Int32
+	// assumed is how the broker deals with producer ids; nil: not known.
+	assumed atomic.Pointer[assumption]
 	// useUntil is when it stops taking calls; zero: never.
 	useUntil time.Time
 
@@ -174,13 +174,10 @@ func (c *conn) retire(ctx context.Context) {
 	}
 }
 
-// assume sets where views are read from.
-func (c *conn) assume(s StateSource) { c.source.Store(int32(s) + 1) }
-
-// stateFrom is where views are read from; false: not known.
-func (c *conn) stateFrom() (StateSource, bool) {
-	s := c.source.Load()
-	return StateSource(s - 1), s > 0
+// assumption is what views of a broker are made by.
+type assumption struct {
+	source    StateSource
+	armAtZero bool
 }
 
 func (c *conn) isDead() bool {

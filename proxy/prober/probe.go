@@ -97,7 +97,7 @@ func (p *Pool) Probe(ctx context.Context, node int32, topic string) (Behaviour, 
 	if b.ListsIdle {
 		source = Describe
 	}
-	c.assume(source)
+	c.assumed.Store(&assumption{source, !b.ArmsAnywhere})
 	return b, c.session, nil
 }
 
@@ -124,7 +124,7 @@ func (p *Pool) Assume(ctx context.Context, node int32, source StateSource) error
 	if err != nil {
 		return err
 	}
-	c.assume(source)
+	c.assumed.Store(&assumption{source: source})
 	return nil
 }
 

@@ -176,7 +176,7 @@ func TestProbeIsNotPossible(t *testing.T) {
 // What was learnt on a connection ends with it: the broker behind the next one
 // may be another version.
 func TestBehaviourEndsWithItsConnection(t *testing.T) {
-	l := &probed{marks: ByLogAppendTime, listsIdle: true, armsAnywhere: true, last: map[int64]int32{}, base: map[int64]int64{}}
+	l := &probed{marks: ByLogAppendTime, listsIdle: true, armsAnywhere: false, last: map[int64]int32{}, base: map[int64]int64{}}
 	l.epoch, l.ends, l.high = 5, []int64{1}, 1
 	b := &scriptedBroker{handle: l.handle}
 	run(t, Config{Dial: b.dial, StateFrom: AsProbed}, func(t *testing.T, ctx context.Context, p *Pool) {
@@ -193,6 +193,9 @@ func TestBehaviourEndsWithItsConnection(t *testing.T) {
 		}
 		if err := errors.Join(view(), p.Confirm(ctx, testNode, first)); err != nil {
 			t.Error(err)
+		}
+		if v, err := p.ReadView(ctx, testNode, testTopic, 0); err != nil || !v.ArmAtZero {
+			t.Errorf("got %+v, %v, want a view that says with what the fence is armed", v, err)
 		}
 		c, err := p.connection(ctx, testNode)
 		if err != nil {

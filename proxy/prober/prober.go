@@ -156,7 +156,7 @@ func (p *Pool) connect(node int32, s *slot) {
 	}
 	c := newConn(node, nc, Session(p.sessions.Add(1)), p.cfg)
 	if p.cfg.StateFrom != AsProbed {
-		c.assume(p.cfg.StateFrom)
+		c.assumed.Store(&assumption{source: p.cfg.StateFrom})
 	}
 	p.mu.Lock()
 	closed := p.closed

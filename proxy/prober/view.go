@@ -41,6 +41,9 @@ type View struct {
 	LastTimestamp int64
 	// FromTail: see above.
 	FromTail bool
+	// ArmAtZero: the broker was probed, and lets a producer id without state
+	// begin at sequence 0 only.
+	ArmAtZero bool
 }
 
 const (
@@ -89,12 +92,12 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 	if err != nil {
 		return View{}, err
 	}
-	source, known := c.stateFrom()
-	if !known {
+	assumed := c.assumed.Load()
+	if assumed == nil {
 		return View{}, ErrNotProbed
 	}
 	read := p.readDescribed
-	switch source {
+	switch assumed.source {
 	case TailBatch:
 		read = p.readWithTail
 	case DescribeOrTail:
@@ -112,6 +115,7 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 			v, steady, err = p.viewFromTail(ctx, at, v)
 		}
 		if err == nil && steady {
+			v.ArmAtZero = assumed.armAtZero
 			return v, nil
 		}
 		if err == nil {
