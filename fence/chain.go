@@ -56,7 +56,7 @@ func (p *Partition) doomBehind(l *line, t *Ticket, v Verdict, why ps.Break) {
 // no earlier transmission of it is in the log.
 func (p *Partition) lookDoomed(now ps.Now, t *Ticket) {
 	if !p.cfg.keeps(guardChainIdentity) {
-		p.decide(t, Verdict{Kind: PredecessorRefused})
+		p.decide(t, t.sentence(p.state.LowerBound()))
 		return
 	}
 	if t.read != 0 {
@@ -67,7 +67,7 @@ func (p *Partition) lookDoomed(now ps.Now, t *Ticket) {
 		return
 	}
 	if t.free() {
-		p.decideUnsent(t, t.sentence())
+		p.decideUnsent(t, t.sentence(p.state.LowerBound()))
 		return
 	}
 	if p.twinUpstream(t) {
@@ -84,16 +84,16 @@ func (p *Partition) lookDoomed(now ps.Now, t *Ticket) {
 		p.lookAt(now, t, t.Node)
 		return
 	}
-	p.decideUnsent(t, t.sentence())
+	p.decideUnsent(t, t.sentence(end))
 }
 
-// sentence is the verdict of a doomed batch that is not in the log.
-func (t *Ticket) sentence() Verdict {
+// sentence is the verdict of a doomed batch that is not in the log below next.
+func (t *Ticket) sentence(next ps.Offset) Verdict {
 	if t.doom == ps.BehindRefusedAtEnd && t.AtEnd {
 		// Neither has a condition: brokers say so, and clients know what to do.
 		return Verdict{Kind: BrokerError, Code: codeOutOfOrderSequenceNumber}
 	}
-	return Verdict{Kind: PredecessorRefused}
+	return Verdict{Kind: PredecessorRefused, Next: next}
 }
 
 // sentenced is v for a ticket behind a refused one: neither is it judged by its
@@ -104,9 +104,9 @@ func (p *Partition) sentenced(t *Ticket, v Verdict) Verdict {
 	}
 	switch v.Kind {
 	case Taken, NotReached:
-		return t.sentence()
+		return t.sentence(v.Next)
 	case Retry:
-		if t.sentence().Kind == PredecessorRefused {
+		if t.sentence(0).Kind == PredecessorRefused {
 			return Verdict{Kind: Unknown, Next: p.state.LowerBound()}
 		}
 	}

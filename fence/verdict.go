@@ -33,8 +33,7 @@ const (
 	// records cannot be read; Code says why.
 	Failed
 	// PredecessorRefused: the batch was not sent, because one that its client sent
-	// before it was refused. None of its records that expect an offset below the
-	// committed end is in the log.
+	// before it was refused. None of its records lies below Next.
 	PredecessorRefused
 )
 
@@ -91,7 +90,8 @@ type Verdict struct {
 	Kind Kind
 	// Offset: where the batch's first record lies (Won, Violation).
 	Offset ps.Offset
-	// Next is a lower bound of the committed end (Taken, NotReached, Unknown).
+	// Next is a lower bound of the committed end (Taken, NotReached, Unknown,
+	// PredecessorRefused).
 	Next ps.Offset
 	// LogStart is set (not NoOffset) on Taken when nothing is stored any more at
 	// the batch's offsets: they lie before the log's start, which it is, or were
@@ -118,7 +118,7 @@ func (v Verdict) String() string {
 			return fmt.Sprintf("taken next %d log_start %d", v.Next, v.LogStart)
 		}
 		return fmt.Sprintf("taken next %d", v.Next)
-	case NotReached, Unknown:
+	case NotReached, Unknown, PredecessorRefused:
 		return fmt.Sprintf("%v next %d", v.Kind, v.Next)
 	case Violation:
 		return fmt.Sprintf("violation at %d", v.Offset)
@@ -126,8 +126,6 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("%v %d", v.Kind, v.Code)
 	case Retry:
 		return fmt.Sprintf("retry: %v", v.Reason)
-	case PredecessorRefused:
-		return v.Kind.String()
 	}
 	return "none"
 }
