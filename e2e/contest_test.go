@@ -22,6 +22,8 @@ type contest struct {
 	places  int64
 	proxies []*proxyProcess // writer i goes through proxy i mod len
 	writers int
+	// anywhere is how many more write without a condition; half of them say "end".
+	anywhere int
 
 	mu       sync.Mutex
 	attempts []attempt
@@ -44,6 +46,14 @@ func (c *contest) run(t *testing.T, limit time.Duration) []attempt {
 			}
 		})
 	}
+	for i := range c.anywhere {
+		group.Go(func() {
+			w := anywhere{end: i%2 == 0, writer: writer{contest: c, id: c.writers + i, bootstrap: c.proxies[i/2%len(c.proxies)].bootstrap}}
+			if err := w.run(ctx); err != nil {
+				t.Errorf("writer %d: %v", w.id, err)
+			}
+		})
+	}
 	group.Wait()
 	c.report(t, time.Since(started))
 	return c.attempts
@@ -53,7 +63,7 @@ func (c *contest) report(t *testing.T, took time.Duration) {
 	t.Helper()
 	counts := map[outcome]int{}
 	examples := map[outcome]string{}
-	wins := make([]int, c.writers)
+	wins := make([]int, c.writers+c.anywhere)
 	for _, a := range c.attempts {
 		counts[a.outcome]++
 		if a.outcome == won {
@@ -81,6 +91,13 @@ func (c *contest) add(a attempt, next int64) {
 			delete(c.waiting, place)
 		}
 	}
+}
+
+// over reports whether all places are full.
+func (c *contest) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.highest >= c.places
 }
 
 // reached is closed once the places below place are full.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type attempt struct {
 	outcome  outcome
 	offset   int64  // acknowledged, if won
 	answer   string // as the client saw it
+	// anywhere: it has no condition, and expected nothing.
+	anywhere bool
 }
 
 // logRecord is what the log holds at an offset.
@@ -53,6 +56,7 @@ func checkLog(log []logRecord, attempts []attempt, from, to int64) []string {
 	violate := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
 
 	byValue := make(map[string]attempt, len(attempts))
+	attempts = placed(log, attempts)
 	for _, a := range attempts {
 		if _, twice := byValue[a.value]; twice {
 			violate("value %s was attempted twice: the check itself is broken", a.value)
@@ -99,6 +103,26 @@ func checkLog(log []logRecord, attempts []attempt, from, to int64) []string {
 		}
 	}
 	return violations
+}
+
+// placed has the attempts without a condition expect where they were told that
+// they lie, or where they lie if they were told nothing.
+func placed(log []logRecord, attempts []attempt) []attempt {
+	stored := make(map[string]int64, len(log))
+	for _, record := range log {
+		stored[record.value] = record.offset
+	}
+	attempts = slices.Clone(attempts)
+	for i := range attempts {
+		switch a := &attempts[i]; {
+		case !a.anywhere:
+		case a.outcome == won:
+			a.expected = a.offset
+		default:
+			a.expected = stored[a.value]
+		}
+	}
+	return attempts
 }
 
 // readLog reads a partition from the brokers, not through a proxy, from its
