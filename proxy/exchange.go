@@ -34,6 +34,9 @@ type entry struct {
 	index int // into the request's partitions
 	state entryState
 	rule  *rule
+	// watched is not nil while the answer will tell what the fence would have
+	// said of it.
+	watched *watched
 
 	// Of fenced partitions.
 	lane     *lane // nil: not fenced
@@ -225,7 +228,8 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 	finder := findIn(&answer)
 	for _, i := range indexes {
 		e := &x.entries[i]
-		r := finder.find(x, e)
+		topic := &x.topics[x.topicOf[i]]
+		r := finder.find(topic.Topic, topic.TopicID, e.result.Partition)
 		switch {
 		case r == nil && e.lane != nil:
 			e.lane.abandoned(&e.ticket) // not answered: nothing is known of it
@@ -242,6 +246,7 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 			}
 			e.lane.answered(&e.ticket, brokerAnswer(r, x.version))
 		default:
+			e.watched.answered(r)
 			x.mu.Lock()
 			partition := e.result.Partition
 			e.result = *r
@@ -275,9 +280,9 @@ func findIn(answer *kmsg.ProduceResponse) answerFinder {
 // finderRounds is how often, all in all, an answer is gone through.
 const finderRounds = 64
 
-// find is the part for an entry; nil if there is none.
-func (f *answerFinder) find(x *exchange, e *entry) *kmsg.ProduceResponseTopicPartition {
-	want := &x.topics[x.topicOf[e.index]]
+// find is the part for a partition; nil if there is none. Of name and id the one
+// that the answer's version does not have is zero.
+func (f *answerFinder) find(name string, id [16]byte, partition int32) *kmsg.ProduceResponseTopicPartition {
 	for tries := 0; tries <= len(f.topics) && f.steps > 0; tries++ {
 		if f.topic >= len(f.topics) {
 			f.topic, f.partition = 0, 0
@@ -287,7 +292,7 @@ func (f *answerFinder) find(x *exchange, e *entry) *kmsg.ProduceResponseTopicPar
 		}
 		f.steps--
 		t := &f.topics[f.topic]
-		if t.Topic == want.Topic && t.TopicID == want.TopicID {
+		if t.Topic == name && t.TopicID == id {
 			for range t.Partitions {
 				f.steps--
 				if f.partition >= len(t.Partitions) {
@@ -295,7 +300,7 @@ func (f *answerFinder) find(x *exchange, e *entry) *kmsg.ProduceResponseTopicPar
 				}
 				p := &t.Partitions[f.partition]
 				f.partition++
-				if p.Partition == e.result.Partition {
+				if p.Partition == partition {
 					return p
 				}
 			}
@@ -316,6 +321,7 @@ func (x *exchange) lost(indexes []int, err error) {
 		case e.lane != nil:
 			e.lane.abandoned(&e.ticket)
 		default:
+			e.watched.lost()
 			x.mu.Lock()
 			x.broken = errAnswer
 			x.doneLocked(e)

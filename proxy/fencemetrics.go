@@ -29,6 +29,20 @@ const (
 var outcomeNames = []string{outcomeWon, outcomeReplayed, outcomeTaken, outcomeNotReached, outcomeUnknown,
 	outcomeViolation, outcomeBroker, outcomeRetry, outcomeFailed, outcomeRefused}
 
+// Names of what becomes of a batch under ModeObserve, beside those above.
+const (
+	observedUnconditional = "unconditional" // no record has a condition
+	observedAtEnd         = "at_end"
+	observedUnanswered    = "unanswered" // acks=0: nobody knows
+	observedLost          = "lost"       // the connection ended before the answer
+	observedUnready       = "unready"    // the topic is not known yet
+	observedUnnamed       = "unnamed"    // of a topic id whose name is not known
+	observedUncounted     = "uncounted"  // of a request with too many partitions
+)
+
+var observedNames = []string{outcomeWon, outcomeTaken, outcomeNotReached, outcomeBroker, outcomeRefused,
+	observedUnconditional, observedAtEnd, observedUnanswered, observedLost, observedUnready, observedUnnamed, observedUncounted}
+
 // Names of how the reading of a view ended.
 const (
 	readingOK          = "ok"
@@ -70,6 +84,10 @@ var fenceInstruments = []instrument{
 		named("reason", func(m *metrics) counts { return m.retries })},
 	{"offsetproxy.appends.refusals", "{batch}", "Batches under a rule refused before the fence, by reason.", false,
 		named("reason", func(m *metrics) counts { return m.refusals })},
+	{"offsetproxy.observed", "{batch}", "Batches under a rule that only observes, by what the fence would have said.", false,
+		named("outcome", func(m *metrics) counts { return m.observed })},
+	{"offsetproxy.observed.refusals", "{batch}", "Batches under a rule that only observes, which the fence would have refused, by reason.", false,
+		named("reason", func(m *metrics) counts { return m.observedRefusals })},
 	{"offsetproxy.topics.unserved", "{topic}", "Topics under a rule that cannot be fenced, so that Produce to them is refused.", true,
 		single(func(m *metrics) int64 { return m.unserved.Load() })},
 	{"offsetproxy.views", "{reading}", "Readings of partition views, by how they ended.", false,
@@ -111,23 +129,35 @@ func (m *metrics) outcome(v fence.Verdict) {
 // refused counts a partition that never reached the fence.
 func (m *metrics) refused(code int16) {
 	m.outcomes[outcomeRefused].Add(1)
-	name := refusalOther
-	switch code {
-	case kerr.InvalidRecord.Code:
-		name = refusalRecord
-	case kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code:
-		name = refusalCorrupt
-	case kerr.MessageTooLarge.Code:
-		name = refusalTooLarge
+	name := refusalName(code)
+	if name == refusalTooLarge {
 		m.limit(limitUnpacked)
-	case kerr.InvalidTimestamp.Code:
-		name = refusalTimestamp
-	case kerr.PolicyViolation.Code:
-		name = refusalNotServed
-	case kerr.TopicAuthorizationFailed.Code:
-		name = refusalTransaction
 	}
 	m.refusals[name].Add(1)
+}
+
+// wouldRefuse counts one that a rule which only observes lets pass.
+func (m *metrics) wouldRefuse(code int16) {
+	m.observed[outcomeRefused].Add(1)
+	m.observedRefusals[refusalName(code)].Add(1)
+}
+
+func refusalName(code int16) string {
+	switch code {
+	case kerr.InvalidRecord.Code:
+		return refusalRecord
+	case kerr.CorruptMessage.Code, kerr.UnsupportedForMessageFormat.Code:
+		return refusalCorrupt
+	case kerr.MessageTooLarge.Code:
+		return refusalTooLarge
+	case kerr.InvalidTimestamp.Code:
+		return refusalTimestamp
+	case kerr.PolicyViolation.Code:
+		return refusalNotServed
+	case kerr.TopicAuthorizationFailed.Code:
+		return refusalTransaction
+	}
+	return refusalOther
 }
 
 func (m *metrics) viewRead(err error) {

@@ -43,9 +43,12 @@ type fencing struct {
 	brokers brokerSet
 	pool    *prober.Pool
 	rules   *ruleBook
-	topics  *topicBook
-	logger  *slog.Logger
-	metrics *metrics
+	// mayFence: some rule fences; otherwise topics are only observed.
+	mayFence bool
+	topics   *topicBook
+	warned   *onceByTopic // of observed topics that could not be fenced
+	logger   *slog.Logger
+	metrics  *metrics
 
 	fenceID       int64
 	kind          BrokerKind
@@ -74,7 +77,7 @@ type fencing struct {
 func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metrics) (*fencing, error) {
 	f := &fencing{
 		brokers: brokers,
-		rules:   rules,
+		rules:   rules, mayFence: rules.most() >= ModeEnforce,
 		logger:  cfg.Logger,
 		metrics: metrics,
 		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
@@ -87,6 +90,9 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.readings = newReadingQueues(cfg.MaxReadings, readingTimeout, func() { metrics.limit(limitReadings) })
 	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
 	var err error
+	if f.warned, err = newOnceByTopic(cfg.MaxTopics); err != nil {
+		return nil, err
+	}
 	if f.idle, err = ps.NewCache(cfg.IdleViews, idleProducers, func(ps.Key, int) { metrics.viewEvicted() }); err != nil {
 		return nil, err
 	}

@@ -14,9 +14,16 @@ import (
 // before it can be judged: names of topic ids, topics' configurations.
 const lookupTimeout = 5 * time.Second
 
-// topicName finds the name of a topic id.
+// errUnnamed says that a topic id's name is not known and is not asked for.
+var errUnnamed = errors.New("the name of the topic id is not known")
+
+// topicName finds the name of a topic id. Where no topic can be fenced, nobody
+// is kept waiting for it.
 func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
 	return f.topics.name(id, func() (string, error) {
+		if !f.mayFence {
+			return "", errUnnamed
+		}
 		ctx, cancel, err := c.lookup()
 		if err != nil {
 			return "", err

@@ -61,8 +61,11 @@ type metrics struct {
 	alarms   counts
 	retries  counts
 	refusals counts
-	evicted  atomic.Int64
-	unserved atomic.Int64
+	observed counts
+	// observedRefusals are the refusals among observed.
+	observedRefusals counts
+	evicted          atomic.Int64
+	unserved         atomic.Int64
 
 	registration metric.Registration
 }
@@ -155,6 +158,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		limits: newCounts(limitNames), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
 		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
+		observed: newCounts(observedNames), observedRefusals: newCounts(refusalNames),
 	}
 	table := slices.Concat(instruments, fenceInstruments)
 	observables := make([]metric.Int64Observable, len(table))

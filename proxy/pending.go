@@ -78,6 +78,7 @@ type answer struct {
 	onAnswer func(answer []byte, err error)
 	key      int16
 	version  int16
+	watch    *watch // not nil: wants to see the answer too
 }
 
 // pending is the order of answers of one connection. All fields are guarded
@@ -376,6 +377,7 @@ func (c *conn) upstreamEnded(err error) {
 		}
 		told := c.lostLocked(a.sent)
 		c.mu.Unlock()
+		a.watch.lost()
 		if a.onAnswer != nil {
 			a.onAnswer(nil, told)
 			c.settle()

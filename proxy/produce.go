@@ -29,10 +29,14 @@ const (
 func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
 	view := &c.produceView
 	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
+		if !f.mayFence {
+			return false, nil // the broker will say so
+		}
 		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
 	rules, most := f.rulesOf(c, view)
 	if most < ModeEnforce {
+		c.watching = f.watch(c, view, rules)
 		return false, nil
 	}
 	if n := len(view.Partitions); n > f.maxPartitions {
@@ -89,6 +93,8 @@ func (f *fencing) ruleOf(c *conn, view *wire.Produce, p *wire.ProducePartition) 
 	if view.Version >= 13 && p.Topic == nil {
 		name, err := f.topicName(c, p.TopicID)
 		switch {
+		case err != nil && !f.mayFence:
+			return unseenTopic
 		case isUnknownTopic(err):
 			return unknownTopic
 		case err != nil:
@@ -148,6 +154,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		p, e := &view.Partitions[i], &x.entries[i]
 		e.rule = rules[i]
 		if !e.rule.fenced() {
+			e.watched = f.observed(x.c, view, p, e.rule)
 			x.mu.Lock()
 			e.state = entryReady
 			x.mu.Unlock()
@@ -192,21 +199,9 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	if c.node == unknownNode {
 		return ps.Key{}, kerr.NotLeaderForPartition.Code, "this connection is not to a known broker; send to the partition's leader"
 	}
-	if view.Version < oldestStamped {
-		return ps.Key{}, kerr.UnsupportedForMessageFormat.Code, "the topic is fenced: Produce version 3 or later is needed"
-	}
-	header, err := wire.ParseBatch(p.Records)
-	if err != nil {
-		return ps.Key{}, kafkaCode(err), err.Error()
-	}
-	switch {
-	case header.Transactional():
-		return ps.Key{}, kerr.TopicAuthorizationFailed.Code, messageTransactional
-	case header.ProducerID == f.fenceID:
-		return ps.Key{}, kerr.InvalidRecord.Code, "the producer id is the proxies' own; use another"
-	}
-	if f.kind == EmbeddedKfake && view.Version < 5 {
-		return ps.Key{}, kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
+	header, code, message := f.examineHeader(view, p)
+	if code != 0 {
+		return ps.Key{}, code, message
 	}
 	topic, err := f.topicOf(c, string(p.Topic), p.Partition)
 	switch {
@@ -230,6 +225,25 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 		}
 	}
 	return ps.Key{Topic: string(p.Topic), ID: id, Partition: p.Partition}, 0, ""
+}
+
+// examineHeader reads a batch's header, or says how the batch is refused for it.
+func (f *fencing) examineHeader(view *wire.Produce, p *wire.ProducePartition) (wire.BatchHeader, int16, string) {
+	if view.Version < oldestStamped {
+		return wire.BatchHeader{}, kerr.UnsupportedForMessageFormat.Code, "the topic is fenced: Produce version 3 or later is needed"
+	}
+	header, err := wire.ParseBatch(p.Records)
+	switch {
+	case err != nil:
+		return header, kafkaCode(err), err.Error()
+	case header.Transactional():
+		return header, kerr.TopicAuthorizationFailed.Code, messageTransactional
+	case header.ProducerID == f.fenceID:
+		return header, kerr.InvalidRecord.Code, "the producer id is the proxies' own; use another"
+	case f.kind == EmbeddedKfake && view.Version < 5:
+		return header, kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
+	}
+	return header, 0, ""
 }
 
 // inspect reads the batch's records for their conditions and digests.

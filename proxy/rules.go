@@ -39,9 +39,11 @@ func (r *rule) fenced() bool { return r.mode >= ModeEnforce }
 // The second: the broker does not know it; it may learn of it at any moment and
 // the topic be a fenced one, so the partition is refused here rather than sent
 // there to be refused.
+// The third is the first where no topic can be fenced.
 var (
 	unnamedTopic = newRule(Rule{Mode: ModeRequire})
 	unknownTopic = newRule(Rule{Mode: ModeRequire})
+	unseenTopic  = newRule(Rule{Mode: ModeObserve})
 )
 
 // fenceReplay are the replays in the fence's words.

@@ -67,8 +67,9 @@ func (c *conn) forward(h wire.RequestHeader) error {
 		return err
 	}
 	id, sent := c.numberLocked()
-	c.answers.push(answer{id: id, sent: sent, slot: s, key: h.APIKey, version: h.APIVersion})
+	c.answers.push(answer{id: id, sent: sent, slot: s, key: h.APIKey, version: h.APIVersion, watch: c.watching})
 	c.mu.Unlock()
+	c.watching = nil
 	wire.SetCorrelationID(c.frame[4:], id)
 	c.queue(c.frame)
 	return nil

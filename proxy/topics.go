@@ -35,6 +35,8 @@ type fencedTopic struct {
 	appendTime bool
 	// refusal says, for a person, why the topic is not served; empty: it is.
 	refusal string
+	// observed: its rule only observes, so that nothing is refused.
+	observed bool
 }
 
 // has reports whether the topic had this partition when it was looked up.
@@ -67,6 +69,8 @@ type topicEntry struct {
 	at     ps.Instant
 	topic  fencedTopic
 	err    error
+	// prior is what was known before, if anything; only for look.
+	prior *fencedTopic
 	// counted among those that are not served; guarded by topicBook.mu.
 	counted bool
 }
@@ -109,27 +113,11 @@ func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTop
 	e, ok := b.topics.Get(name)
 	mine := !ok || e.done() && (e.err != nil || b.old(e))
 	if mine {
-		b.topics.Remove(name)
-		e = &topicEntry{loaded: make(chan struct{})}
-		if b.topics.Add(name, e) {
-			b.full()
-		}
+		e = b.renewLocked(name, nil)
 	}
 	b.mu.Unlock()
 	if mine {
-		ended := func(topic fencedTopic, err error) {
-			e.topic, e.err, e.at = topic, err, b.now()
-			b.count(name, e)
-			close(e.loaded)
-		}
-		b.start(readingKey{node: node, topics: true}, reading{
-			read: func(ctx context.Context) error {
-				topic, err := b.load(ctx, node, name)
-				ended(topic, err)
-				return err
-			},
-			fail: func(err error) { ended(fencedTopic{}, err) },
-		})
+		b.begin(node, name, e)
 	}
 	select {
 	case <-e.loaded:
@@ -137,6 +125,62 @@ func (b *topicBook) get(ctx context.Context, node int32, name string) (fencedTop
 	case <-ctx.Done():
 		return fencedTopic{}, context.Cause(ctx)
 	}
+}
+
+// look gives what is known of a topic, however old it is, without waiting. What is
+// not known or old is loaded meanwhile; what could not be, once in a while.
+func (b *topicBook) look(node int32, name string) (fencedTopic, bool) {
+	b.mu.Lock()
+	e, ok := b.topics.Get(name)
+	var known *fencedTopic
+	load := !ok
+	switch {
+	case !ok:
+	case !e.done():
+		known = e.prior
+	case e.err != nil:
+		known, load = e.prior, b.now().Sub(e.at) > suspectAge
+	default:
+		known, load = &e.topic, b.old(e)
+	}
+	if load {
+		e = b.renewLocked(name, known)
+	}
+	b.mu.Unlock()
+	if load {
+		b.begin(node, name, e)
+	}
+	if known == nil {
+		return fencedTopic{}, false
+	}
+	return *known, true
+}
+
+// renewLocked puts a new entry in the place of what is known of a topic.
+func (b *topicBook) renewLocked(name string, prior *fencedTopic) *topicEntry {
+	b.topics.Remove(name)
+	e := &topicEntry{loaded: make(chan struct{}), prior: prior}
+	if b.topics.Add(name, e) {
+		b.full()
+	}
+	return e
+}
+
+// begin loads a new entry.
+func (b *topicBook) begin(node int32, name string, e *topicEntry) {
+	ended := func(topic fencedTopic, err error) {
+		e.topic, e.err, e.at = topic, err, b.now()
+		b.count(name, e)
+		close(e.loaded)
+	}
+	b.start(readingKey{node: node, topics: true}, reading{
+		read: func(ctx context.Context) error {
+			topic, err := b.load(ctx, node, name)
+			ended(topic, err)
+			return err
+		},
+		fail: func(err error) { ended(fencedTopic{}, err) },
+	})
 }
 
 func (e *topicEntry) done() bool {
@@ -171,7 +215,7 @@ func (b *topicBook) suspect(name string) {
 func (b *topicBook) count(name string, e *topicEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, _ := b.topics.Peek(name); e.topic.refusal != "" && known == e {
+	if known, _ := b.topics.Peek(name); e.topic.refusal != "" && !e.topic.observed && known == e {
 		e.counted = true
 		b.unserved.Add(1)
 	}
@@ -273,6 +317,13 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 // refuseTopic is a topic that is not served, and why.
 func (f *fencing) refuseTopic(name string, t fencedTopic, why string) fencedTopic {
 	t.refusal = why
+	if t.observed = !f.rules.rule([]byte(name)).fenced(); t.observed {
+		if f.warned.first(name, why) {
+			f.logger.Warn("topic is observed and could not be fenced: under enforce or require, Produce requests for it would be refused",
+				"topic", name, "reason", t.refusal)
+		}
+		return t
+	}
 	f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
 		"topic", name, "reason", t.refusal)
 	return t

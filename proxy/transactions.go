@@ -16,6 +16,9 @@ import (
 // Versions 4 and up carry several transactions and are sent by brokers only;
 // they are treated alike.
 func (f *fencing) addPartitions(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
+	if !f.mayFence {
+		return false, nil
+	}
 	if most := c.p.cfg.MaxAddPartitionsBytes; len(frame) > most {
 		f.metrics.limit(limitAddPartitions)
 		return false, malformed(reasonTooLarge, "AddPartitionsToTxn of %d bytes, at most %d", len(frame), most)

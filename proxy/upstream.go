@@ -57,6 +57,12 @@ func (d *downlink) relay() error {
 			return err
 		}
 		total := 4 + size
+		if a.watch != nil {
+			if err := d.show(a, total); err != nil {
+				d.lose(a)
+				return err
+			}
+		}
 		switch {
 		case a.onAnswer != nil:
 			err = d.hand(a, total)
@@ -101,6 +107,22 @@ func (d *downlink) hand(a answer, total int) error {
 	a.onAnswer(frame[8:], nil)
 	d.c.settle()
 	d.skip(total)
+	return nil
+}
+
+// show lets who watches an answer see it; it goes its way all the same. One too
+// long to be whole is only streamed.
+func (d *downlink) show(a answer, total int) error {
+	if total-4 > d.c.p.cfg.MaxRewrittenBytes {
+		a.watch.lost()
+		return nil
+	}
+	frame, err := d.whole(total)
+	if err != nil {
+		a.watch.lost()
+		return err
+	}
+	a.watch.answered(frame[8:])
 	return nil
 }
 
