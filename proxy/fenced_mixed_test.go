@@ -39,6 +39,14 @@ func mixedParts(l *leader) []mixedPart {
 		{part: on("fenced", 2, conditional(3, "early")), code: 1, message: "expected-offset not reached: expected=3 next=0"},
 		{part: on("fenced", 3, plain("none")), code: 87, message: "the topic requires an expected-offset header on every record"},
 		{part: on("fenced-too", 0, conditional(0, "won", "too")), sent: true},
+		{part: on("fenced-too", 1, atEnd("won", "at", "end")), sent: true},
+		{part: on("fenced-too", 2, batchOf(batchOptions{}, record{expected: "x"})), code: 87, message: "record 0: " + `expected-offset is neither a decimal number nor "end"`},
+		{part: on("fenced-unknown", 0, conditional(0, "nowhere")), code: 3},
+		{part: on("enforced", 0, plain("won", "without", "condition")), sent: true},
+		{part: on("enforced", 1, conditional(0, "won")), sent: true},
+		{part: on("enforced", 2, conditional(4, "early")), code: 1, message: "expected-offset not reached: expected=4 next=0"},
+		{part: on("observed", 0, conditional(9, "seen")), plain: true, sent: true},
+		{part: on("observed", 1, plain("seen")), plain: true, sent: true},
 	}
 }
 
@@ -50,8 +58,10 @@ func TestMixedRequests(t *testing.T) {
 		version := int16(3 + random.IntN(11))
 		acks := []int16{-1, 1}[random.IntN(2)]
 		t.Run(fmt.Sprintf("seed%d_v%d_acks%d", seed, version, acks), func(t *testing.T) {
-			l := newLeader(t, "free", "fenced", "fenced-too")
-			c := newFencedRig(t, Config{}, l).dial()
+			l := newLeader(t, "free", "fenced", "fenced-too", "enforced", "observed")
+			c := newFencedRig(t, Config{Rules: []Rule{
+				{Topics: "enforced", Mode: ModeEnforce}, {Topics: "observed", Mode: ModeObserve},
+			}}, l).dial()
 			wantResult(t, c.one(1, conditional(0, "first")), 0, 0, "")
 			all := mixedParts(l)
 			random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -73,6 +83,9 @@ func TestMixedRequests(t *testing.T) {
 				}
 				if version < 8 {
 					p.message = ""
+				}
+				if p.topic == "fenced-unknown" && version >= 13 {
+					p.code = 100 // it is the id that is unknown
 				}
 				base := int64(-1)
 				if p.code == 0 {
