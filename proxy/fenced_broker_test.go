@@ -44,6 +44,8 @@ type leader struct {
 	// false to cut the connection.
 	onProduce func(r *kmsg.ProduceRequest) fate
 	onOther   func(r kmsg.Request) bool
+	// onFrame gets each Produce request as it arrived, without its length.
+	onFrame func(frame []byte)
 	// edit changes what is answered.
 	edit     func(a *kmsg.ProduceResponse)
 	codes    map[kmsg.Key]int16 // answered by readings
@@ -194,6 +196,9 @@ func (l *leader) serveProduce(c *kafkatest.Conn, r kafkatest.Request, request *k
 	l.mu.Lock()
 	l.received = append(l.received, request)
 	hook := l.onProduce
+	if l.onFrame != nil {
+		l.onFrame(r.Frame)
+	}
 	l.mu.Unlock()
 	do := fateAnswer
 	if hook != nil {

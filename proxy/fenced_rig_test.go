@@ -196,9 +196,15 @@ func newFencedRig(t testing.TB, cfg Config, l *leader) *fencedRig {
 // startFenced runs a proxy; its log is shown if the test fails.
 func startFenced(t testing.TB, cfg Config) *fencedRig {
 	t.Helper()
+	cfg.Rules = append(cfg.Rules, Rule{Topics: "fenced*", Mode: ModeRequire})
+	return startRuled(t, cfg)
+}
+
+// startRuled is startFenced with the configuration's rules alone.
+func startRuled(t testing.TB, cfg Config) *fencedRig {
+	t.Helper()
 	r := &fencedRig{t: t, done: make(chan struct{})}
 	cfg.Listen = "127.0.0.1:0"
-	cfg.Rules = append(cfg.Rules, Rule{Topics: "fenced*", Mode: ModeRequire})
 	cfg.Logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if cfg.DrainTimeout == 0 {
 		cfg.DrainTimeout = time.Second
