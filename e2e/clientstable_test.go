@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -10,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 var updateClientsTable = flag.Bool("update-clients-table", false, "write what real clients showed into docs/semantics.md")
@@ -22,7 +23,8 @@ const clientsDocument = "../docs/semantics.md"
 // sightings are what clients' users saw in one run: a line for each client and
 // setting, a column for each thing looked at. They may be added concurrently.
 type sightings struct {
-	columns []string
+	settings string // what the settings are; default "setting"
+	columns  []string
 
 	mu    sync.Mutex
 	lines []sightingsLine // in the order of each client's run
@@ -91,7 +93,7 @@ func (s *sightings) rows(client string) []string {
 
 // header is the table's first two lines.
 func (s *sightings) header() string {
-	return "\n" + tableRow(slices.Concat([]string{"client", "setting"}, s.columns)) + "\n" + strings.Repeat("|---", len(s.columns)+2) + "|\n"
+	return "\n" + tableRow(slices.Concat([]string{"client", cmp.Or(s.settings, "setting")}, s.columns)) + "\n" + strings.Repeat("|---", len(s.columns)+2) + "|\n"
 }
 
 func tableRow(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
@@ -127,7 +129,7 @@ func checkDocument(t *testing.T, table string, seen *sightings) {
 		}
 		return
 	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+	if diff := gocmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("table clients:%s of %s is not what was seen (- seen, + written):\n%s"+
 			"Run the test with -args -update-clients-table and read the difference.", table, clientsDocument, diff)
 	}
@@ -160,7 +162,7 @@ func TestRowsOfSightings(t *testing.T) {
 		"other": {"| other 2.0 | a | a |  |", "| other 2.0 | b | b |  |"},
 		"none":  nil,
 	} {
-		if diff := cmp.Diff(want, seen.rows(client)); diff != "" {
+		if diff := gocmp.Diff(want, seen.rows(client)); diff != "" {
 			t.Errorf("%s (- want, + got):\n%s", client, diff)
 		}
 	}

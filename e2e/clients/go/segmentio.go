@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -65,7 +66,7 @@ func nextSegmentio(c command) (int64, error) {
 func describeSegmentio(err error) (string, int16) {
 	var answered kafka.Error
 	if errors.As(err, &answered) {
-		return "kafka.Error", int16(answered)
+		return "kafka." + strings.ReplaceAll(answered.Title(), " ", ""), int16(answered)
 	}
 	return "error", 0
 }
