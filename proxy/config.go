@@ -14,9 +14,11 @@ import (
 type BrokerKind int
 
 const (
+	// AutoKind has each broker probed, on Config.ProbeTopic.
+	AutoKind BrokerKind = iota
 	// ApacheKafka marks a duplicate by log_append_time and lists idle
 	// producers in DescribeProducers.
-	ApacheKafka BrokerKind = iota
+	ApacheKafka
 	// EmbeddedKfake marks a duplicate by log_start_offset −1 and shows
 	// producer state only in the log's tail batch. For demo, dev and tests.
 	EmbeddedKfake
@@ -60,8 +62,15 @@ type Config struct {
 	// FenceID is the constant producer id of all proxies of a cluster;
 	// default 0x4f66667365740001.
 	FenceID int64
-	// BrokerKind; zero: ApacheKafka.
+	// BrokerKind; zero: AutoKind. Another is the operator's word, which is only
+	// doubted if brokers are seen to be otherwise.
 	BrokerKind BrokerKind
+	// ProbeTopic is where brokers are probed; default "__offsetproxy_probe". It
+	// is created if it does not exist and the brokers' kind is not asserted.
+	// Besides the rights that Credentials name, the principal needs DESCRIBE,
+	// READ and WRITE on it, and CREATE to create it, ALTER to add partitions for
+	// brokers that are new.
+	ProbeTopic string
 	// Unsafe switches the fence off: batches are checked against the cached
 	// high watermark only and then forwarded. For demonstrations and twins
 	// of safety tests; it loses the races that the fence wins.

@@ -76,5 +76,5 @@ func TestKafkaTakenForKfakeIsNotServed(t *testing.T) {
 	l := newLeader(t, "fenced")
 	c := newFencedRig(t, Config{BrokerKind: EmbeddedKfake}, l).dial()
 	wantResult(t, c.one(0, conditional(0, "a")), 44, -1,
-		"topic is not served: the brokers' kind is set to kfake and they are not kfake: set it to kafka")
+		"topic is not served: the brokers' kind is set to kfake and they are not kfake: set it to auto")
 }

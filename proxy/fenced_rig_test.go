@@ -200,10 +200,15 @@ func startFenced(t testing.TB, cfg Config) *fencedRig {
 	return startRuled(t, cfg)
 }
 
-// startRuled is startFenced with the configuration's rules alone.
+// startRuled is startFenced with the configuration's rules alone. Brokers are
+// taken for Kafka unless the configuration says otherwise or names a topic to
+// probe them on.
 func startRuled(t testing.TB, cfg Config) *fencedRig {
 	t.Helper()
 	r := &fencedRig{t: t, done: make(chan struct{})}
+	if cfg.BrokerKind == AutoKind && cfg.ProbeTopic == "" {
+		cfg.BrokerKind = ApacheKafka
+	}
 	cfg.Listen = "127.0.0.1:0"
 	cfg.Logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if cfg.DrainTimeout == 0 {

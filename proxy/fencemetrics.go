@@ -90,6 +90,8 @@ var fenceInstruments = []instrument{
 		named("reason", func(m *metrics) counts { return m.observedRefusals })},
 	{"offsetproxy.topics.unserved", "{topic}", "Topics under a rule that cannot be fenced, so that Produce to them is refused.", true,
 		single(func(m *metrics) int64 { return m.unserved.Load() })},
+	{"offsetproxy.brokers", "{broker}", "Brokers, by what they mark duplicates by: nothing, if a broker cannot be probed; refused, if nothing can be fenced on it.", true,
+		named("marks_by", func(m *metrics) counts { return m.kinds })},
 	{"offsetproxy.views", "{reading}", "Readings of partition views, by how they ended.", false,
 		named("result", func(m *metrics) counts { return m.readings })},
 	{"offsetproxy.views.evicted", "{view}", "Idle views forgotten because of the limit idle_views.", false,

@@ -16,6 +16,8 @@ import (
 const (
 	// sweepEvery is how often lanes on which nothing goes on are put away.
 	sweepEvery = time.Second
+	// startEvery is how often a proxy that has just started looks for brokers.
+	startEvery = 20 * time.Millisecond
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
@@ -51,8 +53,7 @@ type fencing struct {
 	metrics  *metrics
 
 	fenceID       int64
-	kind          BrokerKind
-	marking       fence.Marking
+	kinds         *kindBook
 	asserted      BrokerLimits
 	clockSkew     time.Duration
 	maxPartitions int
@@ -78,9 +79,9 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f := &fencing{
 		brokers: brokers,
 		rules:   rules, mayFence: rules.most() >= ModeEnforce,
-		logger:  cfg.Logger,
-		metrics: metrics,
-		fenceID: cfg.FenceID, kind: cfg.BrokerKind,
+		logger:   cfg.Logger,
+		metrics:  metrics,
+		fenceID:  cfg.FenceID,
 		asserted: cfg.AssertedLimits(), clockSkew: cfg.ClockSkew,
 		inspecting:    make(chan struct{}, maxInspecting()),
 		maxPartitions: cfg.MaxProducePartitions,
@@ -100,9 +101,12 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: cfg.AnswerMax,
 		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Unsafe: cfg.Unsafe,
 	}
-	source := prober.Describe
-	if cfg.BrokerKind == EmbeddedKfake {
-		f.marking, source = fence.MarkLogStartOffset, prober.TailBatch
+	source := prober.AsProbed
+	switch cfg.BrokerKind {
+	case ApacheKafka:
+		source = prober.Describe
+	case EmbeddedKfake:
+		source = prober.TailBatch
 	}
 	f.core.Store(&core)
 	f.pool = prober.New(prober.Config{
@@ -114,6 +118,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 		// Besides the readings, each connection may look up a topic's name.
 		MaxWaiting: cfg.MaxConnections + 4*cfg.MaxReadings,
 	})
+	f.kinds = newKindBook(cfg, f.pool, brokers, f.readings.start, metrics)
 	return f, nil
 }
 
@@ -122,11 +127,16 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 func (f *fencing) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = f.pool.Run(ctx) })
-	ticks := time.NewTicker(sweepEvery)
+	ticks := time.NewTicker(startEvery) // until brokers are known
 	defer ticks.Stop()
-	for ctx.Err() == nil {
+	for starting := true; ctx.Err() == nil; {
 		select {
 		case <-ticks.C:
+			if starting && len(f.brokers.nodeIDs()) > 0 {
+				starting = false
+				ticks.Reset(sweepEvery)
+			}
+			f.kinds.tend()
 			f.sweep()
 		case <-ctx.Done():
 		}

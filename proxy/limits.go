@@ -34,15 +34,19 @@ func (c *Config) AssertedLimits() BrokerLimits {
 		ProducerExpiry: c.AssertedProducerExpiry, ConnectionIdle: c.AssertedConnectionIdle, ExpiryCheck: c.AssertedExpiryCheck,
 	}
 	if c.BrokerKind == EmbeddedKfake {
-		kafka := KafkaLimits()
-		return BrokerLimits{ProducerExpiry: l.ProducerExpiry, ConnectionIdle: l.ConnectionIdle}.Or(BrokerLimits{
-			ProducerExpiry: kafka.ProducerExpiry, ConnectionIdle: kafka.ConnectionIdle,
-		})
+		return l.embedded()
 	}
 	if l.toldAll() {
 		l = l.Or(KafkaLimits())
 	}
 	return l
+}
+
+// embedded are the limits of a broker that tells none and forgets nothing.
+func (l BrokerLimits) embedded() BrokerLimits {
+	kafka := KafkaLimits()
+	l.ExpiryCheck = 0
+	return l.Or(BrokerLimits{ProducerExpiry: kafka.ProducerExpiry, ConnectionIdle: kafka.ConnectionIdle})
 }
 
 // Servable reports whether a topic on brokers with these limits is served, by

@@ -7,7 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/offsetproxy/offsetproxy/fence"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // lookupTimeout bounds the readings, all together, that a request waits for
@@ -64,6 +66,40 @@ func (f *fencing) topic(c *conn, name string) (fencedTopic, error) {
 	}
 	defer cancel()
 	return f.topics.get(ctx, c.node, name)
+}
+
+// messageUnmarked refuses conditional batches without append-id on a broker that
+// cannot be probed.
+const messageUnmarked = "how the broker marks duplicates is not known, so equal records cannot be told apart: " +
+	"give every record an append-id header, or have the operator let the proxy probe the broker (the proxy's log says what is missing)"
+
+// examineBroker finds out how the broker marks duplicates, or says how a batch
+// is refused for what the broker is.
+func (f *fencing) examineBroker(c *conn, view *wire.Produce, e *entry) (int16, string) {
+	kind, err := f.kindOf(c)
+	switch {
+	case err != nil:
+		return kerr.NotLeaderForPartition.Code, "the broker cannot be probed now; send again"
+	case kind.refusal != "":
+		return kerr.PolicyViolation.Code, "topic is not served: " + kind.refusal
+	case kind.marking == fence.MarkLogStartOffset && view.Version < 5:
+		return kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
+	}
+	e.ticket.Marking = kind.marking
+	return 0, ""
+}
+
+// kindOf gives the kind of the broker that a connection leads to.
+func (f *fencing) kindOf(c *conn) (brokerKind, error) {
+	if kind, ok := f.kinds.peek(c.node, c.openedAt); ok {
+		return kind, nil
+	}
+	ctx, cancel, err := c.lookup()
+	if err != nil {
+		return brokerKind{}, err
+	}
+	defer cancel()
+	return f.kinds.of(ctx, c.node, c.openedAt)
 }
 
 // topicOf is topic for a partition of it. One that the topic did not have when

@@ -61,6 +61,7 @@ type metrics struct {
 	alarms   counts
 	retries  counts
 	refusals counts
+	kinds    counts // of brokers, now
 	observed counts
 	// observedRefusals are the refusals among observed.
 	observedRefusals counts
@@ -158,6 +159,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		limits: newCounts(limitNames), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
 		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
+		kinds:    newCounts(kindNames),
 		observed: newCounts(observedNames), observedRefusals: newCounts(refusalNames),
 	}
 	table := slices.Concat(instruments, fenceInstruments)

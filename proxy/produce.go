@@ -175,7 +175,6 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		}
 		seen[key] = true
 		e.ticket.Node = ps.NodeID(x.c.node)
-		e.ticket.Marking = f.marking
 		e.ticket.ConnOpened = x.c.openedAt
 		e.ticket.HoldUntil = x.arrived.Add(hold)
 		e.ticket.AnswerWithin = x.timeout + answerGrace
@@ -201,6 +200,9 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	}
 	header, code, message := f.examineHeader(view, p)
 	if code != 0 {
+		return ps.Key{}, code, message
+	}
+	if code, message := f.examineBroker(c, view, e); code != 0 {
 		return ps.Key{}, code, message
 	}
 	topic, err := f.topicOf(c, string(p.Topic), p.Partition)
@@ -240,8 +242,6 @@ func (f *fencing) examineHeader(view *wire.Produce, p *wire.ProducePartition) (w
 		return header, kerr.TopicAuthorizationFailed.Code, messageTransactional
 	case header.ProducerID == f.fenceID:
 		return header, kerr.InvalidRecord.Code, "the producer id is the proxies' own; use another"
-	case f.kind == EmbeddedKfake && view.Version < 5:
-		return header, kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
 	}
 	return header, 0, ""
 }
@@ -260,6 +260,8 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 		return kerr.InvalidRecord.Code, "append-id must be on every record of a batch or on none"
 	case topic.appendTime && found.Kind == wire.Conditional && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header"
+	case e.ticket.Marking == fence.MarkNone && found.Kind == wire.Conditional && !found.AllAppendIDs:
+		return kerr.InvalidRecord.Code, messageUnmarked
 	}
 	if code, message := f.checkTimestamps(found.Inspection, topic, e.rule); code != 0 {
 		return code, message

@@ -24,6 +24,8 @@ type readingKey struct {
 	// topics: they are about topics, which whole requests wait for, and do not
 	// stand in line with those about partitions.
 	topics bool
+	// kinds: they are about the broker itself, which readings of topics wait for.
+	kinds bool
 }
 
 // readingQueues runs readings on goroutines, at most so many at the same time

@@ -25,6 +25,12 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 	if err == nil {
 		v, err = l.f.pool.ReadView(ctx, at, l.topic, l.key.Partition)
 	}
+	if errors.Is(err, prober.ErrNotProbed) {
+		if err = l.f.kinds.again(ctx, at); err == nil {
+			begun = instant()
+			v, err = l.f.pool.ReadView(ctx, at, l.topic, l.key.Partition)
+		}
+	}
 	if err != nil {
 		l.viewFailed(node, err)
 		return err
@@ -35,7 +41,7 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 		Leader: ps.NodeID(at), LeaderEpoch: ps.LeaderEpoch(v.LeaderEpoch),
 		Next: ps.Offset(v.LogEnd), HighWatermark: ps.Offset(v.HighWatermark),
 		HasState: v.HasState, Epoch: ps.ProducerEpoch(v.ProducerEpoch),
-		StateTimestamp: ps.Timestamp(v.LastTimestamp), FromTail: v.FromTail, At: begun,
+		StateTimestamp: ps.Timestamp(v.LastTimestamp), FromTail: v.FromTail, ArmAtZero: v.ArmAtZero, At: begun,
 	}
 	if v.HasState {
 		view.Sequence = ps.SequenceAfter(v.LastSequence)

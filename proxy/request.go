@@ -20,7 +20,7 @@ func (c *conn) handle() error {
 	if err := checkVersion(h.APIKey, h.APIVersion); err != nil {
 		return c.refuseVersion(h, err)
 	}
-	if c.p.cfg.BrokerKind == EmbeddedKfake && kmsg.RequestForKey(h.APIKey) == nil {
+	if c.p.embedded() && kmsg.RequestForKey(h.APIKey) == nil {
 		// Brokers close such a connection; kfake would end the process.
 		return fmt.Errorf("%w: api key %d is not known", errUnsupportedVersion, h.APIKey)
 	}
@@ -33,6 +33,11 @@ func (c *conn) handle() error {
 		}
 	}
 	return c.forward(h)
+}
+
+// embedded reports whether the brokers are kfake, as far as is known.
+func (p *Proxy) embedded() bool {
+	return p.cfg.BrokerKind == EmbeddedKfake || p.fencing != nil && p.fencing.kinds.sawEmbedded.Load()
 }
 
 // refuseVersion ends the connection, as brokers do, except where the protocol

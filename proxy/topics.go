@@ -278,12 +278,16 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	for _, p := range info.Partitions {
 		t.partitions = max(t.partitions, p.Partition+1)
 	}
-	if f.kind == EmbeddedKfake {
+	kind, err := f.kinds.of(ctx, node, 0)
+	if err != nil {
+		return fencedTopic{}, err
+	}
+	if f.kinds.asserted == EmbeddedKfake {
 		// On Kafka every duplicate would pass for a success.
 		configs, err := f.pool.ReadBrokerConfigs(ctx, node, configConnectionIdle)
 		var refused *prober.BrokerError
 		if _, tells := configs[configConnectionIdle]; tells || errors.As(err, &refused) {
-			return f.refuseTopic(name, t, "the brokers' kind is set to kfake and they are not kfake: set it to kafka"), nil
+			return f.refuseTopic(name, t, "the brokers' kind is set to kfake and they are not kfake: set it to auto"), nil
 		}
 		f.learnLimits(node, f.asserted)
 		return t, err
@@ -300,6 +304,8 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 	var refused *prober.BrokerError
 	var unknown *unknownLimitError
 	switch {
+	case errors.As(err, &unknown) && kind.embedded:
+		limits = f.asserted.embedded()
 	case errors.As(err, &refused), errors.As(err, &unknown), lacksRight(err):
 		return f.refuseTopic(name, t, fmt.Sprintf("the brokers' limits cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on the cluster, or assert them in its configuration", err)), nil
 	case err != nil:

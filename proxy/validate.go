@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -12,6 +13,11 @@ import (
 
 // defaultFenceID is far above any producer id that Kafka hands out.
 const defaultFenceID = 0x4f66667365740001
+
+const defaultProbeTopic = "__offsetproxy_probe"
+
+// topicName is what Kafka takes for one, but for '.' and '..'.
+var topicName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}$`)
 
 // ConfigError says which field of a Config is wrong. It wraps ErrConfig.
 type ConfigError struct {
@@ -77,11 +83,17 @@ func (c *Config) fillIn() error {
 	if err := c.checkRules(); err != nil {
 		return err
 	}
-	if c.BrokerKind < ApacheKafka || c.BrokerKind > EmbeddedKfake {
+	if c.BrokerKind < AutoKind || c.BrokerKind > EmbeddedKfake {
 		return badField("BrokerKind", "unknown kind %d", c.BrokerKind)
 	}
 	if err := c.Credentials.validate(); err != nil {
 		return err
+	}
+	if c.ProbeTopic == "" {
+		c.ProbeTopic = defaultProbeTopic
+	}
+	if !topicName.MatchString(c.ProbeTopic) {
+		return badField("ProbeTopic", "%q is not the name of a topic", c.ProbeTopic)
 	}
 	if c.FenceID == 0 {
 		c.FenceID = defaultFenceID

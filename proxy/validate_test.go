@@ -46,6 +46,8 @@ func TestNewNamesTheBadField(t *testing.T) {
 		{"Default", func(c *proxy.Config) { c.Default = -1 }},
 		{"Default", func(c *proxy.Config) { c.Default = proxy.ModeRequire + 1 }},
 		{"BrokerKind", func(c *proxy.Config) { c.BrokerKind = 99 }},
+		{"ProbeTopic", func(c *proxy.Config) { c.ProbeTopic = "two words" }},
+		{"ProbeTopic", func(c *proxy.Config) { c.ProbeTopic = strings.Repeat("t", 250) }},
 		{"FenceID", func(c *proxy.Config) { c.FenceID = -1 }},
 		{"AnswerMax", func(c *proxy.Config) { c.AnswerMax = -time.Second }},
 		{"MaxReadings", func(c *proxy.Config) { c.MaxReadings = -1 }},
@@ -100,7 +102,7 @@ func TestInForceFollowsFromListen(t *testing.T) {
 func TestInForceKeepsWhatIsGiven(t *testing.T) {
 	given := proxy.Config{
 		Bootstrap: []string{"broker:9092"}, Listen: "0.0.0.0:9092", AdvertisedHost: "p", BrokerPorts: proxy.PortRange{First: 1, Last: 2},
-		FenceID: 7, ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7, MaxRuleTopics: 7,
+		FenceID: 7, ProbeTopic: "probe", ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7, MaxRuleTopics: 7,
 		Rules: []proxy.Rule{{TopicsRegexp: "a|b", Mode: proxy.ModeObserve, Options: proxy.RuleOptions{
 			ErrorCode: 44, Replay: proxy.ReplayOff, ExpectedOffsetHeader: "e", AppendIDHeader: "a", Encoding: proxy.EncodingInt64, AllowOldTimestamps: true,
 		}}},

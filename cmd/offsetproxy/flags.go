@@ -19,7 +19,8 @@ type settingFlags struct {
 	AdvertisedHost   *string  `help:"Host name that clients are told; default: the host of --listen." placeholder:"HOST" group:"settings"`
 	BrokerPorts      *string  `help:"The broker with node id n is served on FIRST+n; default: the ports after --listen." placeholder:"FIRST-LAST" group:"settings"`
 	DefaultMode      *string  `help:"Mode of topics without a rule: off, observe, enforce or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
-	BrokerKind       *string  `help:"kafka, or kfake for an embedded broker; default ${broker_kind}." placeholder:"KIND" group:"settings"`
+	BrokerKind       *string  `help:"auto, which probes each broker, or on your word kafka or kfake; default ${broker_kind}." placeholder:"KIND" group:"settings"`
+	ProbeTopic       *string  `help:"Topic on which brokers are probed; default ${probe_topic}." placeholder:"TOPIC" group:"settings"`
 	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512." placeholder:"NAME" group:"settings"`
 	SASLUser         *string  `name:"sasl-user" help:"The user that the proxy itself logs in as." placeholder:"USER" group:"settings"`
 	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
@@ -70,7 +71,7 @@ const ruleHelp = "A RULE is a glob such as 'orders.*', or topics_regexp=EXPRESSI
 func helpVars() kong.Vars {
 	e := config.Defaults().Effective()
 	vars := kong.Vars{
-		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "fence_id": e.FenceID,
+		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "probe_topic": e.ProbeTopic, "fence_id": e.FenceID,
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew,
 		"log_level": e.LogLevel, "log_format": string(e.LogFormat),
 	}
@@ -86,11 +87,12 @@ type logFlags struct {
 
 // flagNames maps settings to flags where they are not named alike.
 var flagNames = map[string]string{
-	"rules":          "require", // or another, see ruleFlagName
-	"brokers.kind":   "broker-kind",
-	"metrics.listen": "metrics-listen",
-	"log.level":      "log-level",
-	"log.format":     "log-format",
+	"rules":               "require", // or another, see ruleFlagName
+	"brokers.kind":        "broker-kind",
+	"brokers.probe_topic": "probe-topic",
+	"metrics.listen":      "metrics-listen",
+	"log.level":           "log-level",
+	"log.format":          "log-format",
 }
 
 // flagName gives the flag of a setting, as in "limits.max_frame".
@@ -126,7 +128,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		DefaultMode:    optional(f.DefaultMode),
 		FenceID:        optional(f.FenceID),
 		Brokers: config.Brokers{
-			Kind: optional(f.BrokerKind),
+			Kind: optional(f.BrokerKind), ProbeTopic: optional(f.ProbeTopic),
 			Assert: config.Assert{
 				ProducerIDExpiration:      optional(f.AssertProducerIDExpiration),
 				ProducerIDExpirationCheck: optional(f.AssertProducerIDExpirationCheck),

@@ -49,8 +49,10 @@ type Document struct {
 // Brokers is what the brokers are, and the operator's word for what cannot be
 // read from them.
 type Brokers struct {
-	// Kind is proxy.Config.BrokerKind: kafka or kfake.
+	// Kind is proxy.Config.BrokerKind: auto, kafka or kfake.
 	Kind Value `yaml:"kind"`
+	// ProbeTopic is proxy.Config.ProbeTopic.
+	ProbeTopic Value `yaml:"probe_topic"`
 	// Assert holds what the brokers do not tell.
 	Assert Assert `yaml:"assert"`
 }

@@ -34,8 +34,10 @@ type Effective struct {
 	FenceID string `json:"fence_id"`
 	// SASL is how the proxy logs in to the brokers; nil: not at all.
 	SASL *EffectiveSASL `json:"upstream_sasl,omitempty"`
-	// BrokerKind is kafka or kfake.
+	// BrokerKind is auto, kafka or kfake.
 	BrokerKind string `json:"broker_kind"`
+	// ProbeTopic is where brokers are probed.
+	ProbeTopic string `json:"probe_topic"`
 	// Assert has the brokers' limits that are not read from them, by the names
 	// of brokers.assert (see proxy.Config.AssertedLimits).
 	Assert map[string]string `json:"assert,omitempty"`
@@ -67,6 +69,9 @@ type EffectiveSASL struct {
 	PasswordFrom string `json:"password_from"`
 }
 
+// kindNames are the words for kinds of broker.
+var kindNames = map[proxy.BrokerKind]string{proxy.AutoKind: "auto", proxy.ApacheKafka: "kafka", proxy.EmbeddedKfake: "kfake"}
+
 // limitNames gives the order in which limits are shown.
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
 	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views", "max_rule_topics"}
@@ -83,7 +88,8 @@ func (s *Settings) Effective() Effective {
 		Rules:          []EffectiveRule{},
 		DefaultMode:    modeNames[p.Default],
 		FenceID:        fmt.Sprintf("0x%016x", p.FenceID),
-		BrokerKind:     "kafka",
+		BrokerKind:     kindNames[p.BrokerKind],
+		ProbeTopic:     p.ProbeTopic,
 		ViewMaxAge:     duration(p.ViewMaxAge),
 		AdmissionWait:  duration(p.AdmissionWait),
 		ClockSkew:      duration(p.ClockSkew),
@@ -113,9 +119,6 @@ func (s *Settings) Effective() Effective {
 	if c := p.Credentials; c.Mechanism != proxy.NoLogin {
 		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String()}
 	}
-	if p.BrokerKind == proxy.EmbeddedKfake {
-		e.BrokerKind = "kfake"
-	}
 	e.Assert = map[string]string{}
 	asserted := p.AssertedLimits()
 	for name, d := range map[string]time.Duration{
@@ -135,10 +138,9 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	kind := "Apache Kafka"
-	if e.BrokerKind == "kfake" {
-		kind = "embedded kfake, not for real data"
-	}
+	kind := map[string]string{
+		"auto": "of a kind that is learnt on topic " + e.ProbeTopic, "kafka": "Apache Kafka", "kfake": "embedded kfake, not for real data",
+	}[e.BrokerKind]
 	line("brokers", "%s (%s)", strings.Join(e.Bootstrap, ", "), kind)
 	if e.SASL != nil {
 		line("log in to brokers", "as %s by %s, the password from %s", e.SASL.User, e.SASL.Mechanism, e.SASL.PasswordFrom)

@@ -145,7 +145,7 @@ node_ports: {1: 5}
 rules: [{topics: a, mode: require}]
 default_mode: require
 fence_id: 6
-brokers: {kind: kfake, assert: {producer_id_expiration: 7h, producer_id_expiration_check: 8s, connections_max_idle: 9s}}
+brokers: {kind: kfake, probe_topic: p, assert: {producer_id_expiration: 7h, producer_id_expiration_check: 8s, connections_max_idle: 9s}}
 upstream: {sasl: {mechanism: PLAIN, user: p, password_env: PASSWORD_OF_P}}
 view_max_age: 10s
 admission_wait: 11s

@@ -165,12 +165,21 @@ func (r *resolver) brokers() {
 		p.FenceID = id
 	}
 	switch v := d.Brokers.Kind; v.text {
+	case "auto":
 	case "kafka":
+		p.BrokerKind = proxy.ApacheKafka
 	case "kfake":
 		p.BrokerKind = proxy.EmbeddedKfake
 	default:
 		if v.given {
-			r.wrong(v, "brokers.kind", "%q is not a kind of broker; kafka and kfake are", v.text)
+			r.wrong(v, "brokers.kind", "%q is not a kind of broker; auto, kafka and kfake are", v.text)
+		}
+	}
+	if v := d.Brokers.ProbeTopic; v.given {
+		if !topicName.MatchString(v.text) {
+			r.wrong(v, "brokers.probe_topic", "%q is not the name of a topic: letters, digits, '.', '_' and '-', at most 249", v.text)
+		} else {
+			p.ProbeTopic = v.text
 		}
 	}
 	const most = 10 * 365 * 24 * time.Hour

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
 const maxPort = 65535
+
+// topicName is what Kafka takes for one, but for '.' and '..'.
+var topicName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}$`)
 
 // address reads a host:port to listen on into dst.
 func (r *resolver) address(v Value, path string, dst *string) {
