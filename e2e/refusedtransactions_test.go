@@ -218,11 +218,23 @@ func readCommitted(t *testing.T, topic string, partition int32) []string {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, _ := ends.Lookup(topic, partition)
+	// A commit is answered before its marker is in every partition.
+	var end kadm.ListedOffset
+	waitFor(t, "the end of all transactions on "+topic, 30*time.Second, func() error {
+		stable, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
+		if err != nil {
+			return err
+		}
+		ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+		if err != nil {
+			return err
+		}
+		end, _ = ends.Lookup(topic, partition)
+		if got, _ := stable.Lookup(topic, partition); got.Offset != end.Offset {
+			return fmt.Errorf("stable up to %d of %d", got.Offset, end.Offset)
+		}
+		return nil
+	})
 	var values []string
 	for next := int64(0); next < end.Offset; {
 		fetches := client.PollFetches(ctx)
