@@ -142,7 +142,7 @@ func (b *kindBook) unprobable(node int32, err error, begun ps.Instant) (kind bro
 	}
 	kind = brokerKind{marking: fence.MarkNone, unknown: b.missing(node, err)}
 	var lacks *prober.UnsupportedError
-	if errors.As(err, &lacks) {
+	if errors.As(err, &lacks) && lacks.Op != "CreateTopics" && lacks.Op != "CreatePartitions" {
 		kind.refusal = "the brokers lack what it takes to fence a topic: Kafka 2.8 or later is needed"
 	}
 	return kind, true

@@ -41,7 +41,7 @@ func (p *Pool) CreateTopic(ctx context.Context, node int32, name string, nodes [
 		return fmt.Errorf("create topic %q: %w", name, err)
 	}
 	if len(resp.Topics) != 1 || resp.Topics[0].Topic != name {
-		return fmt.Errorf("create topic %q: %w", name, errMalformed)
+		return fmt.Errorf("create topic %q: %w: %w: not the topic asked for", name, ErrUnreachable, errMalformed)
 	}
 	if err := refusal(apiCreateTopics, resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); err != nil {
 		return fmt.Errorf("create topic %q: %w", name, err)
@@ -65,7 +65,7 @@ func (p *Pool) AddPartition(ctx context.Context, node int32, name string, count,
 		return fmt.Errorf("add a partition to topic %q: %w", name, err)
 	}
 	if len(resp.Topics) != 1 || resp.Topics[0].Topic != name {
-		return fmt.Errorf("add a partition to topic %q: %w", name, errMalformed)
+		return fmt.Errorf("add a partition to topic %q: %w: %w: not the topic asked for", name, ErrUnreachable, errMalformed)
 	}
 	if err := refusal(apiCreatePartitions, resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage); err != nil {
 		return fmt.Errorf("add a partition to topic %q: %w", name, err)
