@@ -41,9 +41,9 @@ check: ## format, vet, staticcheck, architecture
 	$(GO) test ./internal/architecture
 
 .PHONY: unit
-unit: ## unit tests with the race detector; allocations and the long model without
+unit: ## unit tests with the race detector; allocations, memory and the long model without
 	$(GO) test -race $(UNIT_PACKAGES)
-	$(GO) test -run='Allocates|Model' ./wire ./fence
+	$(GO) test -run='Allocates|Model|MemoryFlat' ./wire ./fence ./proxy
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME
