@@ -35,6 +35,7 @@ type settingFlags struct {
 	FenceID                         *string `help:"Producer id of all proxies of the cluster; default ${fence_id}." placeholder:"ID" group:"fence"`
 	ViewMaxAge                      *string `help:"Greatest age of what is known of a partition; default ${view_max_age}." placeholder:"TIME" group:"fence"`
 	AdmissionWait                   *string `help:"Least wait before a queue's head reads the end anew; default ${admission_wait}." placeholder:"TIME" group:"fence"`
+	AnswerMax                       *string `help:"Longest wait for the broker's answer to an append; default ${answer_max}." placeholder:"TIME" group:"fence"`
 	ClockSkew                       *string `help:"How far clocks may be apart; default ${clock_skew}." placeholder:"TIME" group:"fence"`
 	IdleViews                       *string `help:"Partitions remembered while nothing is in flight; default ${idle_views}." placeholder:"N" group:"fence"`
 	AssertProducerIDExpiration      *string `name:"assert-producer-id-expiration" help:"The brokers' producer.id.expiration.ms on your word." placeholder:"TIME" group:"fence"`
@@ -53,6 +54,13 @@ type settingFlags struct {
 	IdleTimeout          *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
 	DrainTimeout         *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
 	MaxRuleTopics        *string `help:"Topics whose rule is remembered; default ${max_rule_topics}." placeholder:"N" group:"limits"`
+	MaxTopics            *string `help:"Topics under a rule that are remembered; default ${max_topics}." placeholder:"N" group:"limits"`
+	MaxUnknown           *string `help:"Appends of unknown outcome in a partition; default ${max_unknown}." placeholder:"N" group:"limits"`
+	MaxAddPartitions     *string `help:"A request that names a transaction's partitions; default ${max_add_partitions}." placeholder:"SIZE" group:"limits"`
+	MaxReadings          *string `help:"The proxy's own readings at one broker at once; default ${max_readings}." placeholder:"N" group:"limits"`
+	MaxReadBack          *string `help:"One round of reading records back; default ${max_read_back}." placeholder:"SIZE" group:"limits"`
+	MaxControlAnswer     *string `help:"Largest answer to the proxy itself; default ${max_control_answer}." placeholder:"SIZE" group:"limits"`
+	ControlTimeout       *string `help:"One request of the proxy's own; default ${control_timeout}." placeholder:"TIME" group:"limits"`
 }
 
 // flagGroups are the headings of --help.
@@ -72,7 +80,7 @@ func helpVars() kong.Vars {
 	e := config.Defaults().Effective()
 	vars := kong.Vars{
 		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "probe_topic": e.ProbeTopic, "fence_id": e.FenceID,
-		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew,
+		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew, "answer_max": e.AnswerMax,
 		"log_level": e.LogLevel, "log_format": string(e.LogFormat),
 	}
 	maps.Copy(vars, e.Limits)
@@ -141,6 +149,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		}},
 		ViewMaxAge:    optional(f.ViewMaxAge),
 		AdmissionWait: optional(f.AdmissionWait),
+		AnswerMax:     optional(f.AnswerMax),
 		ClockSkew:     optional(f.ClockSkew),
 		Limits: config.Limits{
 			MaxFrame:             optional(f.MaxFrame),
@@ -156,6 +165,13 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			DrainTimeout:         optional(f.DrainTimeout),
 			IdleViews:            optional(f.IdleViews),
 			MaxRuleTopics:        optional(f.MaxRuleTopics),
+			MaxTopics:            optional(f.MaxTopics),
+			MaxUnknown:           optional(f.MaxUnknown),
+			MaxAddPartitions:     optional(f.MaxAddPartitions),
+			MaxReadings:          optional(f.MaxReadings),
+			MaxReadBack:          optional(f.MaxReadBack),
+			MaxControlAnswer:     optional(f.MaxControlAnswer),
+			ControlTimeout:       optional(f.ControlTimeout),
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},

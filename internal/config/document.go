@@ -36,6 +36,8 @@ type Document struct {
 	ViewMaxAge Value `yaml:"view_max_age"`
 	// AdmissionWait is proxy.Config.AdmissionWait, a length of time.
 	AdmissionWait Value `yaml:"admission_wait"`
+	// AnswerMax is proxy.Config.AnswerMax, a length of time.
+	AnswerMax Value `yaml:"answer_max"`
 	// ClockSkew is proxy.Config.ClockSkew, a length of time.
 	ClockSkew Value `yaml:"clock_skew"`
 	// Limits bounds what clients may make the proxy spend.
@@ -76,6 +78,20 @@ type Limits struct {
 	MaxDecompressed Value `yaml:"max_decompressed"`
 	// MaxProducePartitions is proxy.Config.MaxProducePartitions, a number.
 	MaxProducePartitions Value `yaml:"max_produce_partitions"`
+	// MaxAddPartitions is proxy.Config.MaxAddPartitionsBytes, a size.
+	MaxAddPartitions Value `yaml:"max_add_partitions"`
+	// MaxTopics is proxy.Config.MaxTopics, a number.
+	MaxTopics Value `yaml:"max_topics"`
+	// MaxUnknown is proxy.Config.MaxUnknown, a number.
+	MaxUnknown Value `yaml:"max_unknown"`
+	// MaxReadings is proxy.Config.MaxReadings, a number.
+	MaxReadings Value `yaml:"max_readings"`
+	// MaxReadBack is proxy.Config.MaxReadBackBytes, a size.
+	MaxReadBack Value `yaml:"max_read_back"`
+	// MaxControlAnswer is proxy.Config.MaxControlBytes, a size.
+	MaxControlAnswer Value `yaml:"max_control_answer"`
+	// ControlTimeout is proxy.Config.ControlTimeout, a length of time.
+	ControlTimeout Value `yaml:"control_timeout"`
 	// MaxPendingRequests is proxy.Config.MaxPendingRequests, a number.
 	MaxPendingRequests Value `yaml:"max_pending_requests"`
 	// MaxRewritten is proxy.Config.MaxRewrittenBytes, a size.

@@ -45,6 +45,8 @@ type Effective struct {
 	ViewMaxAge string `json:"view_max_age"`
 	// AdmissionWait is admission_wait.
 	AdmissionWait string `json:"admission_wait"`
+	// AnswerMax is answer_max.
+	AnswerMax string `json:"answer_max"`
 	// ClockSkew is clock_skew.
 	ClockSkew string `json:"clock_skew"`
 	// Limits has every limit by its name in the file.
@@ -74,7 +76,8 @@ var kindNames = map[proxy.BrokerKind]string{proxy.AutoKind: "auto", proxy.Apache
 
 // limitNames gives the order in which limits are shown.
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
-	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views", "max_rule_topics"}
+	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views", "max_rule_topics",
+	"max_topics", "max_unknown", "max_add_partitions", "max_readings", "max_read_back", "max_control_answer", "control_timeout"}
 
 // Effective gives the settings in the words of the file.
 func (s *Settings) Effective() Effective {
@@ -92,6 +95,7 @@ func (s *Settings) Effective() Effective {
 		ProbeTopic:     p.ProbeTopic,
 		ViewMaxAge:     duration(p.ViewMaxAge),
 		AdmissionWait:  duration(p.AdmissionWait),
+		AnswerMax:      duration(p.AnswerMax),
 		ClockSkew:      duration(p.ClockSkew),
 		LogLevel:       strings.ToLower(s.LogLevel.String()),
 		LogFormat:      s.LogFormat,
@@ -111,6 +115,13 @@ func (s *Settings) Effective() Effective {
 			"drain_timeout":          duration(p.DrainTimeout),
 			"idle_views":             strconv.Itoa(p.IdleViews),
 			"max_rule_topics":        strconv.Itoa(p.MaxRuleTopics),
+			"max_topics":             strconv.Itoa(p.MaxTopics),
+			"max_unknown":            strconv.Itoa(p.MaxUnknown),
+			"max_add_partitions":     size(p.MaxAddPartitionsBytes),
+			"max_readings":           strconv.Itoa(p.MaxReadings),
+			"max_read_back":          size(p.MaxReadBackBytes),
+			"max_control_answer":     size(p.MaxControlBytes),
+			"control_timeout":        duration(p.ControlTimeout),
 		},
 	}
 	for _, r := range p.Rules {
@@ -171,7 +182,7 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	}
 	line(name, "%-*s %s", width, rest, modeWords[e.DefaultMode])
 	line("fence", "producer id %s, the same for all proxies of the cluster", e.FenceID)
-	line("", "views up to %s old, queue wait %s, clock skew %s", e.ViewMaxAge, e.AdmissionWait, e.ClockSkew)
+	line("", "views up to %s old, queue wait %s, answers awaited for %s, clock skew %s", e.ViewMaxAge, e.AdmissionWait, e.AnswerMax, e.ClockSkew)
 	name = "not read from brokers"
 	for _, k := range slices.Sorted(maps.Keys(e.Assert)) {
 		line(name, "%-28s %s", k, e.Assert[k])

@@ -189,6 +189,7 @@ func (r *resolver) brokers() {
 	p.AssertedConnectionIdle = r.duration(a.ConnectionsMaxIdle, "brokers.assert.connections_max_idle", 0, time.Second, most)
 	p.ViewMaxAge = r.duration(d.ViewMaxAge, "view_max_age", p.ViewMaxAge, 100*time.Millisecond, time.Hour)
 	p.AdmissionWait = r.duration(d.AdmissionWait, "admission_wait", p.AdmissionWait, time.Millisecond, time.Minute)
+	p.AnswerMax = r.duration(d.AnswerMax, "answer_max", p.AnswerMax, time.Second, time.Hour)
 	p.ClockSkew = r.duration(d.ClockSkew, "clock_skew", p.ClockSkew, time.Millisecond, time.Hour)
 }
 
@@ -207,6 +208,13 @@ func (r *resolver) limits() {
 	p.DrainTimeout = r.duration(l.DrainTimeout, "limits.drain_timeout", p.DrainTimeout, time.Millisecond, time.Hour)
 	p.IdleViews = r.count(l.IdleViews, "limits.idle_views", p.IdleViews, 1, 1<<26)
 	p.MaxRuleTopics = r.count(l.MaxRuleTopics, "limits.max_rule_topics", p.MaxRuleTopics, 1, 1<<24)
+	p.MaxTopics = r.count(l.MaxTopics, "limits.max_topics", p.MaxTopics, 1, 1<<26)
+	p.MaxUnknown = r.count(l.MaxUnknown, "limits.max_unknown", p.MaxUnknown, 1, 1<<20)
+	p.MaxAddPartitionsBytes = r.size(l.MaxAddPartitions, "limits.max_add_partitions", p.MaxAddPartitionsBytes, kib, math.MaxInt32)
+	p.MaxReadings = r.count(l.MaxReadings, "limits.max_readings", p.MaxReadings, 1, 1<<16)
+	p.MaxReadBackBytes = r.size(l.MaxReadBack, "limits.max_read_back", p.MaxReadBackBytes, kib, gib)
+	p.MaxControlBytes = r.size(l.MaxControlAnswer, "limits.max_control_answer", p.MaxControlBytes, mib, math.MaxInt32)
+	p.ControlTimeout = r.duration(l.ControlTimeout, "limits.control_timeout", p.ControlTimeout, 10*time.Millisecond, time.Minute)
 }
 
 func (r *resolver) process() {
@@ -281,7 +289,7 @@ func inequality(p *proxy.Config, l proxy.BrokerLimits) string {
 		name string
 		d    time.Duration
 	}{
-		{"view_max_age", p.ViewMaxAge}, {"connections.max.idle.ms", l.ConnectionIdle},
+		{"view_max_age", p.ViewMaxAge}, {"answer_max", p.AnswerMax}, {"connections.max.idle.ms", l.ConnectionIdle},
 		{"producer.id.expiration.check.interval.ms", l.ExpiryCheck}, {"clock_skew", p.ClockSkew},
 	} {
 		if part.d > 0 {
