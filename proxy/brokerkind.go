@@ -282,6 +282,9 @@ func (b *kindBook) take(node int32, kind brokerKind, session prober.Session, beg
 		b.logger.Warn("broker cannot be probed for how it marks duplicates: until it can, each success on it is read back, and conditional batches without append-id are refused there; "+
 			"if it is Apache Kafka, setting brokers.kind to kafka does as well",
 			"node", node, "topic", b.topic, "reason", kind.unknown)
+	case kind.marking == fence.MarkNone:
+		b.logger.Warn("broker probed, and it does not mark duplicates: each success on it is read back, and conditional batches without append-id are refused there",
+			"node", node)
 	case b.asserted == AutoKind:
 		b.logger.Info("broker probed", "node", node, "marks_duplicates_by", markingName(kind.marking))
 	}

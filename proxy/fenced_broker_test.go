@@ -70,6 +70,7 @@ type partitionLog struct {
 	next    int32
 	at      int64
 	stamp   int64
+	probed  map[int64]probedID
 }
 
 // fenceTestConfigs are the brokers' defaults.
@@ -271,6 +272,10 @@ func (p *partitionLog) append(batch []byte, appendTime bool, answer *kmsg.Produc
 		answer.ErrorCode = kafkaCode(err)
 		return
 	}
+	if isProbe(h.ProducerID) {
+		p.appendProbe(h, batch, answer)
+		return
+	}
 	if h.ProducerID == defaultFenceID && p.has {
 		switch {
 		case h.BaseSequence == p.base && h.BaseSequence+h.NumRecords == p.next:
@@ -354,6 +359,8 @@ func (l *leader) answer(request kmsg.Request) kmsg.Response {
 		return a
 	case *kmsg.FetchRequest:
 		return l.fetch(r, code)
+	case *kmsg.CreateTopicsRequest:
+		return l.createTopic(r, code)
 	}
 	return kmsg.ResponseForKey(request.Key())
 }
@@ -412,7 +419,9 @@ func (l *leader) describeConfigs(r *kmsg.DescribeConfigsRequest, code int16) kms
 func (l *leader) describeProducers(r *kmsg.DescribeProducersRequest, code int16) kmsg.Response {
 	p := kmsg.NewDescribeProducersResponseTopicPartition()
 	p.Partition, p.ErrorCode = r.Topics[0].Partitions[0], code
-	if log := l.partition(r.Topics[0].Topic, int(p.Partition)); log.has {
+	log := l.partition(r.Topics[0].Topic, int(p.Partition))
+	p.ActiveProducers = log.probedIDs()
+	if log.has {
 		s := kmsg.NewDescribeProducersResponseTopicPartitionActiveProducer()
 		s.ProducerID, s.ProducerEpoch, s.LastSequence, s.LastTimestamp = defaultFenceID, int32(log.epoch), log.next-1, log.stamp
 		p.ActiveProducers = append(p.ActiveProducers, s)
