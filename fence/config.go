@@ -53,6 +53,8 @@ type Config struct {
 	// When it is reached, the one not used for longest makes room. Those with a
 	// batch in flight are kept, above the bound if need be.
 	MaxProducers int
+	// Fairness is between proxies; zero: none.
+	Fairness Fairness
 	// Unsafe forwards batches unstamped when the cached end matches, and
 	// believes every answer. It exists to show what the fence is for.
 	Unsafe bool

@@ -117,6 +117,9 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		p.send(now, t, v, Effect{Kind: Send, Ticket: t, Unstamped: true})
 		return
 	}
+	if p.givesWay(now, t, v) || p.yields(now, t) {
+		return
+	}
 	// Truncation of uncommitted stamped batches would leave the partition
 	// without state while the view lives, were there none below them that
 	// lives as long.

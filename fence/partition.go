@@ -34,6 +34,11 @@ type Partition struct {
 	lines     map[ps.ProducerID]*line
 	concluded int
 
+	// turn and senders are for fairness between proxies, and within this one.
+	turn    turn
+	senders senders
+	// tallied counts the effects of this event that senders knows of.
+	tallied int
 	// ackTime is a moving average of the time from sending to acknowledgement.
 	ackTime time.Duration
 	// pass counts the passes in which open transmissions were marked with it
@@ -83,6 +88,8 @@ func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
 // Admit takes in a batch. Some effect may already send or decide it.
 func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
+	p.turn.came(now.Instant, t.Expected)
+	p.senders.came(now.Instant, t.Connection)
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)
 	p.effects = p.effects[:0]
@@ -188,11 +195,8 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 	}
 	p.state.Settle(t.Expected, t.Records)
 	p.state.Acknowledged(now.Instant, p.appendOf(t, t.Expected))
-	took := now.Instant.Sub(t.sentAt)
-	if p.ackTime == 0 {
-		p.ackTime = took
-	}
-	p.ackTime += (took - p.ackTime) / 8
+	average(&p.ackTime, now.Instant.Sub(t.sentAt))
+	p.turn.won(now.Instant, t.end())
 	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
 }
 
@@ -221,6 +225,7 @@ func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
 // faster. Which it was, a view that is read from now on tells.
 func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 	p.state.Refused(now.Instant, t.used)
+	p.lostTurn(now)
 	if p.othersOpen(t) {
 		p.readBack(now, t)
 		return
@@ -262,6 +267,8 @@ func (p *Partition) unsettle(now ps.Now, t *Ticket) {
 // resume finishes an event that has put effects already.
 func (p *Partition) resume(now ps.Now) []Effect {
 	p.look(now)
+	p.tally(now)
+	p.tallied = 0
 	return p.effects
 }
 

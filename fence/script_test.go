@@ -16,7 +16,7 @@ import (
 // an effect, or a line of state where the command asks for it. Run with
 // -rewrite to write outputs anew, and read the difference.
 //
-//	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [max-producers=n] [keep=10m] [broken=guard]
+//	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [max-producers=n] [keep=10m] [fair] [broken=guard]
 //	    a new partition that knows nothing
 //	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
 //	    [replay=content|off] | admit a at=end [tried=5] …
@@ -188,6 +188,9 @@ func (s *script) configure(a arguments) {
 	s.cfg.MaxProducers = int(a.int("max-producers", 0))
 	s.cfg.ProducerKeep = a.ago("keep", "10m")
 	s.cfg.Unsafe = a.d.HasArg("unsafe")
+	if a.d.HasArg("fair") {
+		s.cfg.Fairness = testFairness
+	}
 	if name := a.text("broken", ""); name != "" {
 		if s.cfg.broken = guardNames[name]; s.cfg.broken == 0 {
 			a.d.Fatalf(a.t, "no guard %s", name)

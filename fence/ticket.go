@@ -38,6 +38,9 @@ type Batch struct {
 	Producer *ClientBatch
 	// Records identifies each record; not empty. The fence keeps the slice.
 	Records []ps.Record
+	// Connection brought the batch; 0: not known. Where some lose one race after
+	// the other, theirs is waited for.
+	Connection ps.ConnectionID
 	// MaxTimestamp is the largest record timestamp.
 	MaxTimestamp ps.Timestamp
 	// Node is the broker that the batch's upstream connection goes to, and

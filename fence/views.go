@@ -14,7 +14,7 @@ type viewRead struct {
 // instant before the request was written.
 func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 	p.effects = p.effects[:0]
-	p.viewReadEnded(node)
+	p.lookForRivals(now, p.viewReadEnded(node), v)
 	behind := p.state.Contradicts(v)
 	fresh := p.state.ReadView(now.Instant, v)
 	switch {
@@ -65,13 +65,15 @@ func (p *Partition) ViewFailed(now ps.Now, node ps.NodeID, code int16, final boo
 	return p.resume(now)
 }
 
-func (p *Partition) viewReadEnded(node ps.NodeID) {
+// viewReadEnded tells when the reading at node was begun.
+func (p *Partition) viewReadEnded(node ps.NodeID) (begun ps.Instant) {
 	for i, r := range p.viewReads {
 		if r.node == node {
 			p.viewReads = append(p.viewReads[:i], p.viewReads[i+1:]...)
-			return
+			return r.begun
 		}
 	}
+	return 0
 }
 
 // looksAt reports whether a view read at node is one that the ticket asks

@@ -1,0 +1,100 @@
+package fence
+
+import (
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+)
+
+// givesWay reports whether the ticket must not be sent on the view yet, because
+// others must have their chance first. A view that is begun after the pause shows
+// whether they took it.
+func (p *Partition) givesWay(now ps.Now, t *Ticket, v ps.View) bool {
+	u := &p.turn
+	switch {
+	case p.cfg.Fairness.ContendedFor == 0:
+		return false
+	case u.since == 0:
+		return p.sitsOut(now, t, v)
+	case u.pauseEnd == 0 && !p.beginPause(now):
+		return false
+	case v.At >= u.pauseEnd:
+		u.unused()
+		return false
+	case now.Instant < u.pauseEnd:
+		p.wakeAt(u.pauseEnd)
+		return true
+	}
+	p.lookAt(now, t, t.Node)
+	return true
+}
+
+// beginPause begins a pause if it is time for one. It counts from the last
+// append: whoever has left the partition alone for that long need not wait.
+func (p *Partition) beginPause(now ps.Now) bool {
+	u, f := &p.turn, &p.cfg.Fairness
+	stretch := u.stretch
+	pause := u.pause(p.ackTime, stretch)
+	length := u.length(f, pause)
+	alone := !u.contended(f, now.Instant, pause)
+	if alone {
+		stretch = u.stretchAlone()
+		pause = u.pause(p.ackTime, stretch)
+		length = u.lengthAlone(f, pause)
+	}
+	if now.Instant.Sub(u.since) < length {
+		return false
+	}
+	u.stretch = stretch
+	if alone {
+		u.alone++
+	}
+	end := u.lastWin.Add(pause)
+	if now.Instant >= end {
+		u.since = 0
+		return false
+	}
+	u.pauseEnd = end
+	return true
+}
+
+// sitsOut reports whether it is another's turn. Views are read meanwhile, at
+// leisure, so that batches that come too late are told so.
+func (p *Partition) sitsOut(now ps.Now, t *Ticket, v ps.View) bool {
+	u := &p.turn
+	switch again := v.At.Add(2 * u.viewTime); {
+	case now.Instant >= u.outUntil:
+		return false
+	case v.At.Sub(u.stillSince) >= u.pause(p.ackTime, u.stretch):
+		u.outUntil = 0
+		return false
+	case now.Instant < again:
+		p.wakeAt(min(again, u.outUntil))
+	default:
+		p.lookAt(now, t, t.Node)
+	}
+	return true
+}
+
+// lookForRivals notices in a view that was read what others have appended.
+func (p *Partition) lookForRivals(now ps.Now, begun ps.Instant, v ps.View) {
+	u := &p.turn
+	if begun != 0 {
+		average(&u.viewTime, now.Instant.Sub(begun))
+	}
+	old, ok := p.state.View()
+	if !ok && u.lastWin == 0 {
+		return
+	}
+	known := max(u.end, old.Next)
+	for _, t := range p.upstream {
+		known = max(known, t.end())
+	}
+	if v.Next > known {
+		u.stillSince = v.At
+		p.lostTurn(now)
+	}
+}
+
+// lostTurn notes that another writer was noticed.
+func (p *Partition) lostTurn(now ps.Now) {
+	p.turn.lost(&p.cfg.Fairness, now.Instant, p.turn.pause(p.ackTime, p.turn.stretch))
+}

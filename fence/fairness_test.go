@@ -1,0 +1,183 @@
+package fence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// testFairness is what the proxy uses.
+var testFairness = Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond}
+
+// contentionSetting is brokers and clients of some kind. Those that starve leave
+// nearly nothing to some proxy unless the others pause.
+type contentionSetting struct {
+	name    string
+	times   contentionTimes
+	starves bool
+}
+
+var contentionSettings = []contentionSetting{
+	{"one replica", contentionTimes{link: 100 * time.Microsecond, work: 200 * time.Microsecond, client: 50 * time.Microsecond, chance: 0.1}, true},
+	{"one replica, clients away", contentionTimes{link: 100 * time.Microsecond, work: 200 * time.Microsecond, client: time.Millisecond, chance: 0.1}, true},
+	{"one replica, all away", contentionTimes{link: 500 * time.Microsecond, work: 200 * time.Microsecond, client: time.Millisecond, chance: 0.3}, true},
+	{"three replicas", contentionTimes{link: 100 * time.Microsecond, work: 200 * time.Microsecond, replicate: 1500 * time.Microsecond, client: 50 * time.Microsecond, chance: 0.1}, true},
+	{"three replicas, clients away", contentionTimes{link: 100 * time.Microsecond, work: 200 * time.Microsecond, replicate: 1500 * time.Microsecond, client: time.Millisecond, chance: 0.1}, false},
+	{"three replicas, much chance", contentionTimes{link: 300 * time.Microsecond, work: 300 * time.Microsecond, replicate: 3 * time.Millisecond, client: 300 * time.Microsecond, chance: 0.5}, false},
+}
+
+// someSettings leaves out most under the race detector, which makes them slow and
+// has nothing to find: there is one goroutine.
+func someSettings() []contentionSetting {
+	if raceEnabled {
+		return contentionSettings[:1]
+	}
+	return contentionSettings
+}
+
+// lasting is a time to measure for.
+func lasting(d time.Duration) time.Duration {
+	if raceEnabled {
+		return d / 4
+	}
+	return d
+}
+
+// spread is n writers over so many proxies.
+func spread(n, proxies int) []int {
+	all := make([]int, proxies)
+	for i := range n {
+		all[i%proxies]++
+	}
+	return all
+}
+
+// TestModelProxiesShareAPartition: each of two or three gets at least half of an even
+// share, also one that comes late, and all together at least nine tenths of what
+// one gets alone.
+func TestModelProxiesShareAPartition(t *testing.T) {
+	const writers = 6
+	lasts := lasting(10 * time.Second)
+	for _, s := range someSettings() {
+		alone := newContention(s.times, testFairness, writers)
+		alone.measure(0, lasts)
+		for proxies := 2; proxies <= 3; proxies++ {
+			for _, late := range []time.Duration{0, 3 * time.Second} {
+				name := fmt.Sprintf("%s, %d proxies, %v late", s.name, proxies, late)
+				c := newContention(s.times, testFairness, spread(writers, proxies)...)
+				c.measure(late, lasts)
+				if got := c.smallestShare(); got < 0.5 {
+					t.Errorf("%s: the smallest share is %.2f of an even one; shares %.2f", name, got, c.shares())
+				}
+				if got := float64(c.wins()) / float64(alone.wins()); got < 0.9 {
+					t.Errorf("%s: all got %.2f of what one gets alone", name, got)
+				}
+				c = newContention(s.times, Fairness{}, spread(writers, proxies)...)
+				c.measure(late, lasts)
+				if got := c.smallestShare(); s.starves && got > 0.1 {
+					t.Errorf("%s: the smallest share is %.2f without pauses, so that the setting proves nothing", name, got)
+				}
+			}
+		}
+	}
+}
+
+// TestModelPausesCostLittleAlone: nobody notices them.
+func TestModelPausesCostLittleAlone(t *testing.T) {
+	for _, s := range someSettings() {
+		for _, writers := range []int{1, 6} {
+			with, without := newContention(s.times, testFairness, writers), newContention(s.times, Fairness{}, writers)
+			with.measure(0, lasting(20*time.Second))
+			without.measure(0, lasting(20*time.Second))
+			if got := float64(with.wins()) / float64(without.wins()); got < 0.99 {
+				t.Errorf("%s, %d writers: got %.3f of what is got without pauses", s.name, writers, got)
+			}
+			if got, want := with.slowest(0.99), without.slowest(0.99); got > want+want/20 {
+				t.Errorf("%s, %d writers: the 99th percentile is %v, and %v without pauses", s.name, writers, got, want)
+			}
+		}
+	}
+}
+
+// TestModelProxyFurtherFromTheBrokerHasItsTurns: its own appends take longer, so that
+// it would lose each place at once to one that is near.
+func TestModelProxyFurtherFromTheBrokerHasItsTurns(t *testing.T) {
+	times := contentionTimes{work: 150 * time.Microsecond, replicate: 1500 * time.Microsecond, client: 50 * time.Microsecond, chance: 0.1}
+	measure := func(f Fairness, links ...time.Duration) *contention {
+		c := newContention(times, f, spread(3*len(links), len(links))...)
+		for i, p := range c.proxies {
+			p.link = links[i] * time.Microsecond
+		}
+		c.measure(0, 10*time.Second)
+		return c
+	}
+	// It has half of the time: what that comes to depends on the ways.
+	if got := measure(testFairness, 50, 500).smallestShare(); got < 0.4 {
+		t.Errorf("of two, the further one got %.2f of an even share", got)
+	}
+	if got := measure(testFairness, 50, 500, 1000).smallestShare(); got < 0.05 {
+		t.Errorf("of three, the furthest got %.2f of an even share", got)
+	}
+	if got := measure(Fairness{}, 50, 500, 1000).smallestShare(); got > 0.01 {
+		t.Errorf("of three, the furthest got %.2f of an even share without pauses", got)
+	}
+}
+
+// TestModelProxyWithFarClientsIsNotShutOut: they need a hundred times as long as those
+// of the other proxy.
+func TestModelProxyWithFarClientsIsNotShutOut(t *testing.T) {
+	if raceEnabled {
+		t.Skip("takes long")
+	}
+	measure := func(f Fairness) int {
+		c := newContention(contentionSettings[0].times, f, 3, 3)
+		c.proxies[1].client = 5 * time.Millisecond
+		c.measure(0, 30*time.Second)
+		return c.proxies[1].wins()
+	}
+	if got := measure(testFairness); got < 30 {
+		t.Errorf("got %d places in 30 s", got)
+	}
+	if got := measure(Fairness{}); got > 0 {
+		t.Errorf("got %d places in 30 s without pauses", got)
+	}
+}
+
+// TestModelEveryWriterOfAProxyWins: of fifty on one partition, none loses more places
+// in a row than are bearable. Who answers first, or is nearest, must not win for
+// ever.
+func TestModelEveryWriterOfAProxyWins(t *testing.T) {
+	const writers = 50
+	const bound = 2*writers + 8 + writers // patience, and others who lost as often
+	measure := func(chance float64, change func(*contentionWriter)) *contention {
+		times := contentionSettings[0].times
+		times.chance = chance
+		c := newContention(times, testFairness, writers)
+		for _, w := range c.proxies[0].writers {
+			change(w)
+		}
+		c.measure(0, lasting(2*time.Second))
+		return c
+	}
+	for _, chance := range []float64{0, 0.1, 0.5} {
+		if got := measure(chance, func(*contentionWriter) {}).worst(); got > bound {
+			t.Errorf("by chance of %v: one lost %d places in a row, want at most %d", chance, got, bound)
+		}
+		if got := measure(chance, func(w *contentionWriter) { w.id = 0 }).worst(); got <= bound {
+			t.Errorf("by chance of %v: one lost %d places in a row where nobody is waited for, so that it proves nothing", chance, got)
+		}
+	}
+	// Batches without a condition always have a place; those with one must find
+	// theirs free.
+	unconditional := func(w *contentionWriter) { w.atEnd = w.id > 2 }
+	if got := measure(0.1, unconditional).worst(); got > bound {
+		t.Errorf("among unconditional ones: one lost %d places in a row, want at most %d", got, bound)
+	}
+	unknown := func(w *contentionWriter) {
+		unconditional(w)
+		w.id = 0
+	}
+	if got := measure(0.1, unknown).worst(); got <= bound {
+		t.Errorf("among unconditional ones: one lost %d places in a row where nobody is waited for", got)
+	}
+}
