@@ -29,6 +29,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // rawRecord is a record that a test writes.
 type rawRecord struct {
+	key     string // empty: none
 	value   string
 	headers []rawHeader
 }
@@ -38,6 +39,12 @@ type rawHeader struct{ name, value string }
 // conditional is a record that must get one offset.
 func conditional(expected int64, value string) rawRecord {
 	return rawRecord{value: value, headers: []rawHeader{{"expected-offset", strconv.FormatInt(expected, 10)}}}
+}
+
+// keyed gives a record a key.
+func keyed(key string, record rawRecord) rawRecord {
+	record.key = key
+	return record
 }
 
 // identified gives a record an append-id.
@@ -113,8 +120,12 @@ func appendRecord(to []byte, index int, record rawRecord) []byte {
 	body := []byte{0}                              // attributes
 	body = binary.AppendVarint(body, 0)            // timestamp delta
 	body = binary.AppendVarint(body, int64(index)) // offset delta
-	body = binary.AppendVarint(body, -1)           // no key
-	body = appendText(body, record.value)          //
+	if record.key == "" {
+		body = binary.AppendVarint(body, -1)
+	} else {
+		body = appendText(body, record.key)
+	}
+	body = appendText(body, record.value)
 	body = binary.AppendVarint(body, int64(len(record.headers)))
 	for _, header := range record.headers {
 		body = appendText(body, header.name)

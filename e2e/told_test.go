@@ -32,6 +32,14 @@ func takenAt(expected, next int64) told {
 	return told{kerr.OffsetOutOfRange.Code, -1, fmt.Sprintf("expected-offset taken: expected=%d next=%d", expected, next)}
 }
 
+func goneAt(expected, next, logStart int64) told {
+	return told{kerr.OffsetOutOfRange.Code, -1, fmt.Sprintf("expected-offset taken: expected=%d next=%d log_start=%d", expected, next, logStart)}
+}
+
+func unknownAt(expected, next int64) told {
+	return told{kerr.UnknownServerError.Code, -1, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, next, expected)}
+}
+
 func notReachedAt(expected, next int64) told {
 	return told{kerr.OffsetOutOfRange.Code, -1, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, next)}
 }
