@@ -69,15 +69,26 @@ type clientRefusal struct {
 	ask func(t *testing.T, w *clientWriter, c clientCommand) clientCommand
 }
 
+// notServed is every Produce through a proxy that cannot fence the topic.
+var notServed = clientRefusal{"not served", policyColumn, kerr.PolicyViolation.Code, "topic is not served", false, nil}
+
 const (
 	refusedColumn   = "taken, not reached (1)"
-	malformedColumn = "malformed, no condition (87)"
+	malformedColumn = "malformed, no condition, any by `error_code` (87)"
+	policyColumn    = "topic not served, any by `error_code` (44)"
 )
 
+// takenWith is taken under a rule that has this code for it.
+func takenWith(column string, code int16) clientRefusal {
+	return clientRefusal{fmt.Sprintf("taken by error_code %d", code), column, code, "expected-offset taken: ", true, askTaken}
+}
+
+func askTaken(_ *testing.T, w *clientWriter, c clientCommand) clientCommand {
+	return w.expecting(c, strconv.Itoa(len(w.log)-1))
+}
+
 var clientRefusals = []clientRefusal{
-	{"taken", refusedColumn, kerr.OffsetOutOfRange.Code, "expected-offset taken: ", true, func(_ *testing.T, w *clientWriter, c clientCommand) clientCommand {
-		return w.expecting(c, strconv.Itoa(len(w.log)-1))
-	}},
+	{"taken", refusedColumn, kerr.OffsetOutOfRange.Code, "expected-offset taken: ", true, askTaken},
 	{"not reached", refusedColumn, kerr.OffsetOutOfRange.Code, "expected-offset not reached: ", true, func(_ *testing.T, w *clientWriter, c clientCommand) clientCommand {
 		return w.expecting(c, strconv.Itoa(len(w.log)+100))
 	}},
@@ -103,7 +114,7 @@ var clientRefusals = []clientRefusal{
 
 func refusalColumns() []string {
 	var columns []string
-	for _, refusal := range clientRefusals {
+	for _, refusal := range slices.Concat(clientRefusals[:3], []clientRefusal{notServed}, clientRefusals[3:]) {
 		if !slices.Contains(columns, refusal.column) {
 			columns = append(columns, refusal.column)
 		}
@@ -117,9 +128,13 @@ func refusalColumns() []string {
 func TestRefusalsOfRealClients(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
-	const topic = "refusals"
-	p := startProxy(t, "--require", topic)
-	createTopic(t, adminAt(t, p.bootstrap), topic, clientPartitions)
+	const topic, invalid, policy = "refusals", "refusals-87", "refusals-44"
+	p := startProxy(t, "--require", topic, "--require", invalid+" error_code=87", "--require", policy+" error_code=44")
+	// It is told that they are other brokers than they are.
+	unable := startProxy(t, "--require", topic, "--broker-kind", "kfake")
+	for _, topic := range []string{topic, invalid, policy} {
+		createTopic(t, adminAt(t, p.bootstrap), topic, clientPartitions)
+	}
 	twins := franzClient(t, p, kgo.DisableIdempotentWrite())
 	seen := sightings{columns: slices.Concat(refusalColumns(), []string{messageColumn, afterColumn, nextColumn})}
 	t.Run("clients", func(t *testing.T) {
@@ -128,15 +143,17 @@ func TestRefusalsOfRealClients(t *testing.T) {
 				t.Parallel()
 				process := startClient(t, client.argv(t))
 				for j, setting := range client.settings {
-					w := &clientWriter{
+					w := clientWriter{
 						client: client.name, process: process, setting: setting, seen: &seen, twins: twins,
 						bootstrap: p.bootstrap, topic: topic, partition: partitionOf(i, j),
 					}
-					for _, refusal := range clientRefusals {
-						w.refused(t, refusal)
-					}
-					w.check(t)
-					w.close(t)
+					w.refusedAll(t, clientRefusals...)
+					w.topic, w.log = invalid, nil
+					w.refusedAll(t, takenWith(malformedColumn, kerr.InvalidRecord.Code))
+					w.topic, w.log = policy, nil
+					w.refusedAll(t, takenWith(policyColumn, kerr.PolicyViolation.Code))
+					w.topic, w.bootstrap = topic, unable.bootstrap
+					w.notServed(t)
 				}
 			})
 		}
@@ -236,6 +253,28 @@ func (w *clientWriter) twin(t *testing.T, c clientCommand) {
 	w.appended(t, record.Offset, c.Value)
 }
 
+// refusedAll goes through refusals on the writer's topic, from empty.
+func (w *clientWriter) refusedAll(t *testing.T, refusals ...clientRefusal) {
+	t.Helper()
+	for _, refusal := range refusals {
+		w.refused(t, refusal)
+	}
+	w.check(t)
+	w.close(t)
+}
+
+// notServed is refused by a proxy that cannot fence.
+func (w *clientWriter) notServed(t *testing.T) {
+	t.Helper()
+	w.open(t)
+	got := w.process.do(t, w.append("not served"))
+	if got.Error == nil {
+		t.Fatalf("%s: appended at %d", w.setting.name, got.Offset)
+	}
+	w.sawRefusal(t, notServed, got.Error)
+	w.close(t)
+}
+
 // refused has a working producer refused once, and sees what it is worth after.
 // One that is dead is not used again.
 func (w *clientWriter) refused(t *testing.T, refusal clientRefusal) {
@@ -248,16 +287,7 @@ func (w *clientWriter) refused(t *testing.T, refusal clientRefusal) {
 	if got.Error == nil {
 		t.Fatalf("%s, %s: appended at %d", w.setting.name, refusal.name, got.Offset)
 	}
-	told := "`" + got.Error.Kind + "`"
-	if got.Error.Code != refusal.code {
-		told += strings.ReplaceAll(fmt.Sprintf(" (%d)", got.Error.Code), "-", "−")
-	}
-	w.saw(t, refusal.column, told)
-	if strings.Contains(got.Error.Message, refusal.message) {
-		w.saw(t, messageColumn, "shown")
-	} else {
-		w.saw(t, messageColumn, "not shown")
-	}
+	w.sawRefusal(t, refusal, got.Error)
 	if refusal.tellsNext {
 		w.learnsNext(t, got.Error)
 	}
@@ -270,6 +300,21 @@ func (w *clientWriter) refused(t *testing.T, refusal clientRefusal) {
 			w.saw(t, afterColumn, "dead: fails with `"+err.Kind+"` from then on")
 		}
 		w.close(t)
+	}
+}
+
+// sawRefusal notes how a refusal looks.
+func (w *clientWriter) sawRefusal(t *testing.T, refusal clientRefusal, err *clientError) {
+	t.Helper()
+	told := "`" + err.Kind + "`"
+	if err.Code != refusal.code {
+		told += strings.ReplaceAll(fmt.Sprintf(" (%d)", err.Code), "-", "−")
+	}
+	w.saw(t, refusal.column, told)
+	if strings.Contains(err.Message, refusal.message) {
+		w.saw(t, messageColumn, "shown")
+	} else {
+		w.saw(t, messageColumn, "not shown")
 	}
 }
 
