@@ -24,10 +24,12 @@ const (
 	guardTried                           // an unknown batch without condition is looked for where it was tried
 	guardFollow                          // a retry of what is in flight waits for it
 	guardSequence                        // a gap in a client's sequence is refused
+	guardElsewhere                       // … on all but a newer connection
 	guardChainHold                       // nothing is sent before what its client sent before is decided
 	guardChainGap                        // what comes late behind a refused batch is refused
 	guardChainIdentity                   // no predecessor refused before the records were compared
 	guardChainUnknown                    // no predecessor refused after an unknown
+	guardChainNewest                     // only the newest transmission says what is behind a gap
 	guardChainEpoch                      // a new epoch lifts no chain from what is there already
 )
 

@@ -92,7 +92,7 @@ func (p *Partition) ended(now ps.Now, t *Ticket, v Verdict) {
 		if told, ok := l.state.Told(t.Producer.Sequence); ok && told.InLog() && told.Digest == t.digest {
 			why = ps.Unbroken // by another transmission
 		}
-		if why != ps.Unbroken && !t.followed {
+		if why != ps.Unbroken && (!t.followed || !p.cfg.keeps(guardChainNewest)) {
 			l.state.Break(t.Producer.Connection, t.Producer.Sequence, why)
 		}
 	}
@@ -158,22 +158,30 @@ func (p *Partition) inherit(o, t *Ticket, v Verdict, why ps.Break) {
 // lookInLine is for waiting tickets that must not be sent before, or unless, what
 // their client has sent before them is decided. False: t is not one of them.
 func (p *Partition) lookInLine(now ps.Now, t *Ticket) bool {
-	switch {
-	case t.line == nil:
+	if t.line == nil {
 		return false
-	case t.doom != ps.Unbroken:
+	}
+	if t.doom != ps.Unbroken {
 		p.lookDoomed(now, t)
 		return true
-	case t.following != nil:
-		if t.first().phase != done {
-			p.expire(now, t)
-		}
-		return true
-	case t.behind() && p.cfg.keeps(guardChainHold):
-		p.expire(now, t)
-		return true
 	}
-	return false
+	behind, decided := t.behind()
+	if t.following == nil && (!behind || !p.cfg.keeps(guardChainHold)) {
+		return false
+	}
+	if !decided && t.first().phase != done {
+		p.expire(now, t)
+	}
+	return true
+}
+
+// held reports whether the ticket's turn is when another's verdict has come.
+func (t *Ticket) held() bool {
+	if t.line == nil {
+		return false
+	}
+	behind, _ := t.behind()
+	return behind || t.following != nil || t.doom != ps.Unbroken
 }
 
 // first is the oldest transmission in flight that the ticket follows; itself, if
@@ -193,16 +201,16 @@ func (t *Ticket) followsOpen() bool {
 }
 
 // behind reports whether the client has sent something before t, on its
-// connection, that is not decided.
-func (t *Ticket) behind() bool {
+// connection, that has no verdict, or one that is about to count for t: decided.
+func (t *Ticket) behind() (behind, decided bool) {
 	for _, o := range t.line.tickets {
 		if o == t {
-			return false
+			break
 		}
 		if o.inLine(t.Producer.Epoch) && o.Producer.Connection == t.Producer.Connection &&
 			o.Producer.Sequence.Before(t.Producer.Sequence) {
-			return true
+			behind, decided = true, decided || o.phase == done
 		}
 	}
-	return false
+	return behind, decided
 }

@@ -32,8 +32,7 @@ func (w *modelWorld) run() int {
 }
 
 // explain runs a schedule again and keeps its last lines.
-func explain(seed uint64, broken guard) string {
-	w := newModelWorld(seed, broken, false)
+func (w *modelWorld) explain() string {
 	var lines []string
 	start := w.now
 	w.trace = func(format string, args ...any) {
@@ -58,7 +57,7 @@ func TestModel(t *testing.T) {
 	}
 	begun := time.Now()
 	done := 0
-	var kinds [Failed + 1]int
+	var kinds [PredecessorRefused + 1]int
 	for seed := *modelSeed; done < steps; seed++ {
 		w, n := runModel(seed, 0, false)
 		done += n + 1
@@ -66,15 +65,15 @@ func TestModel(t *testing.T) {
 			kinds[k] += c
 		}
 		if w.failure != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, w.failure, explain(seed, 0))
+			t.Fatalf("seed %d: %s\n%s", seed, w.failure, newModelWorld(seed, 0, false).explain())
 		}
 	}
 	var all []string
-	for k := Won; k <= Failed; k++ {
+	for k := Won; k <= PredecessorRefused; k++ {
 		all = append(all, fmt.Sprintf("%v %d", k, kinds[k]))
 	}
 	t.Logf("%d steps, %.0f a second; verdicts: %s", done, float64(done)/time.Since(begun).Seconds(), strings.Join(all, ", "))
-	for _, k := range []Kind{Won, Taken, NotReached, Unknown, BrokerError, Retry} {
+	for _, k := range []Kind{Won, Taken, NotReached, Unknown, BrokerError, Retry, PredecessorRefused} {
 		if kinds[k] == 0 {
 			t.Errorf("no verdict %v in the whole run", k)
 		}

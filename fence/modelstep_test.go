@@ -73,6 +73,10 @@ func (w *modelWorld) fault(p *modelProxy, i, kind int) {
 			if t.gone {
 				return
 			}
+			if t.frame != nil {
+				t.client.idem.lost = true
+				return
+			}
 			w.trace("client of %v leaves", t)
 			w.leave(t)
 			t.client.again = 1 + w.rng.IntN(2)
@@ -307,6 +311,15 @@ func (w *modelWorld) settleDown() {
 		p.frozen = 0
 	}
 	w.trace("calm")
+	w.quiet = true
+	for _, cl := range w.clients {
+		if cl.idem != nil {
+			cl.idem.lost = true
+		}
+	}
+	for _, conn := range w.conns {
+		conn.unread = nil
+	}
 	until := w.now.Add(modelHold + modelAnswer + time.Second)
 	for w.undecided() > 0 && w.failure == "" {
 		if w.now > until {
@@ -315,8 +328,14 @@ func (w *modelWorld) settleDown() {
 		}
 		w.step()
 	}
+	w.quiet = false
 	for _, p := range w.proxies {
 		w.freshWins(p)
+	}
+	for _, cl := range w.clients {
+		if cl.idem != nil {
+			w.idempotentWins(cl)
+		}
 	}
 }
 

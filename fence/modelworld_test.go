@@ -33,6 +33,13 @@ type modelConn struct {
 	requests []*modelTransmission
 	working  *modelTransmission // its answer waits for the high watermark
 	answers  []modelAnswerTo
+
+	// Of an idempotent client.
+	id     ps.ConnectionID
+	client *modelClient
+	unread []*modelFrame  // written, and not taken in by the proxy
+	taken  []*modelTicket // taken in, and not answered: answers keep their order
+	left   bool           // its client has closed it
 }
 
 type modelAnswerTo struct {
@@ -49,6 +56,17 @@ type modelTicket struct {
 	told    int   // verdicts
 	refused bool  // told that nothing of it by this ticket is in the log
 	gone    bool  // its client does not wait any more
+	order   int   // of admission
+
+	// Of an idempotent client.
+	frame *modelFrame
+	// behindGap: a batch that its client sent before it was refused, so that it
+	// must not be appended. doomedBy is that one's verdict, or another that must
+	// be this one's too.
+	behindGap bool
+	doomedBy  *Verdict
+	verdict   Verdict
+	before    *modelTicket // the newest one of its sequence
 }
 
 type modelViewRead struct {
@@ -88,6 +106,7 @@ type modelClient struct {
 	appendID bool
 	twin     bool
 	atEnd    bool // writes without a condition
+	idem     *modelProducer
 	proxy    int
 	conns    []*modelConn
 	open     int
@@ -119,9 +138,13 @@ type modelWorld struct {
 	won     map[ps.Offset]int
 	weak    map[ps.Record][]weakVerdict
 	wins    int
-	kinds   [Failed + 1]int
-	tempo   time.Duration // most of the time, less than this passes in a step
-	trouble int           // how many of four faults happen, less one
+	winsOf  map[*modelClient]int
+	kinds   [PredecessorRefused + 1]int
+	// admissions, producers and connections count.
+	admissions, producers, connections int
+	chain                              modelChain
+	tempo                              time.Duration // most of the time, less than this passes in a step
+	trouble                            int           // how many of four faults happen, less one
 	// bypassed: plain producers write, too. Then records may be misplaced; what
 	// is told of them must still be true.
 	bypassed bool
@@ -134,10 +157,13 @@ type modelWorld struct {
 	kind                              *rand.Rand
 	misplacements, violations, alarms int
 	calm                              bool // no more faults
+	quiet                             bool // … and nothing is sent again
 	trace                             func(format string, args ...any)
 	failure                           string
 	// misplaced: the failure is a record at another offset than promised.
 	misplaced bool
+	// breach is what the failure is, where it is one of an idempotent client's.
+	breach breach
 }
 
 func (w *modelWorld) fail(format string, args ...any) {
@@ -155,7 +181,10 @@ func (w *modelWorld) clock() ps.Now {
 func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 	w := &modelWorld{
 		rng: rand.New(rand.NewPCG(seed, 0)), cfg: modelConfig(broken), now: ps.Instant(time.Hour),
-		won: map[ps.Offset]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
+		won: map[ps.Offset]int{}, winsOf: map[*modelClient]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
+	}
+	w.chain = modelChain{
+		w: w, gaps: map[modelLine]*modelGap{}, appended: map[int]int{}, sent: map[int]map[modelWay]bool{}, last: map[modelWay]ps.Sequence{},
 	}
 	c := &w.cluster
 	c.inSync = [3]bool{true, true, true}
@@ -185,6 +214,9 @@ func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 		cl.twin = !cl.appendID && w.rng.IntN(2) == 0 && !cl.atEnd
 		cl.conns = make([]*modelConn, len(w.proxies))
 		w.clients = append(w.clients, cl)
+	}
+	if !plain {
+		w.makeIdempotent(rand.New(rand.NewPCG(seed, 3)), 4)
 	}
 	return w
 }
@@ -247,6 +279,9 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 	if t.refused {
 		w.fail("record of %s committed at %d after its refusal", t, offset)
 	}
+	if t.frame != nil {
+		w.chain.committed(offset, r)
+	}
 	for _, v := range w.weak[r.Record] {
 		// After a long time without an answer a proxy gives a transmission up.
 		given := r.tx.sentAt.Add(w.cfg.copyLife() + w.cfg.givenUpAfter())
@@ -257,7 +292,11 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 }
 
 func (t *modelTicket) String() string {
-	return fmt.Sprintf("p%d/c%d[%d..%d o%v]", t.proxy.id, t.client.id, t.Expected, t.end()-1, t.owners)
+	name := fmt.Sprintf("p%d/c%d[%d..%d o%v]", t.proxy.id, t.client.id, t.Expected, t.end()-1, t.owners)
+	if t.frame != nil {
+		name += " " + t.frame.String()
+	}
+	return name
 }
 
 // apply carries out what a partition wants.
@@ -351,6 +390,9 @@ func (w *modelWorld) leave(t *modelTicket) {
 	}
 	t.gone = true
 	t.client.open--
+	if t.frame != nil && t.phase == waiting {
+		w.chain.withdrawn(t)
+	}
 	w.apply(t.proxy, t.proxy.part.Cancel(w.clock(), &t.Ticket))
 	if t.phase == done && t.told == 0 {
 		t.proxy.forget(t) // it was not sent, and nobody is there to be told
@@ -373,8 +415,15 @@ func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
 	}
 	p.forget(t)
 	w.checkVerdict(p, t, v)
+	if t.frame != nil {
+		w.chain.told(t, v)
+	}
 	if !t.gone {
 		t.client.open--
+		if t.frame != nil {
+			w.answer(t, v)
+			return
+		}
 		t.client.hear(w, t, v)
 	}
 }
@@ -387,6 +436,7 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 	switch v.Kind {
 	case Won:
 		w.wins++
+		w.winsOf[t.client]++
 		for i, r := range t.Records {
 			o := v.Offset + ps.Offset(i)
 			switch {
@@ -396,7 +446,7 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 			case !v.Replayed && !w.cluster.appendTime && !w.cluster.unmarked && log[o].tx.ticket != t:
 				w.fail("%s told %v, which %s wrote", t, v, log[o].tx.ticket)
 			}
-			if owner, ok := w.won[o]; ok && owner != t.owners[i] {
+			if owner, ok := w.won[o]; ok && owner != t.owners[i] && !t.again(log[o].tx.ticket) {
 				w.fail("%s told %v, record %d was told so too", t, v, owner)
 			}
 			w.won[o] = t.owners[i]
@@ -407,13 +457,16 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 			w.fail("%s told %v", t, v)
 		}
 	case Unknown:
-	case Taken:
+	case Taken, PredecessorRefused:
 		t.refused = true
-		if v.Next <= t.Expected {
+		if v.Kind == Taken && v.Next <= t.Expected {
 			w.fail("%s told %v", t, v)
 		}
 		for i, r := range t.Records {
 			if o := t.Expected + ps.Offset(i); o < v.Next && int(o) < len(log) && log[o].Record == r {
+				if v.Kind == PredecessorRefused && w.failure == "" {
+					w.breach = stored
+				}
 				w.fail("%s told %v, yet its record is at %d", t, v, o)
 			}
 		}
@@ -466,6 +519,10 @@ func (cl *modelClient) hear(w *modelWorld, t *modelTicket, v Verdict) {
 
 // act has a client send something.
 func (w *modelWorld) act(cl *modelClient) {
+	if cl.idem != nil {
+		w.actIdempotent(cl)
+		return
+	}
 	if w.calm || cl.open >= 3 {
 		return
 	}
@@ -543,11 +600,16 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 		cl.conns[cl.proxy] = conn
 		w.conns = append(w.conns, conn)
 	}
+	w.admitTicket(w.ticket(cl, conn, expected, records, owners))
+}
+
+func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset, records []ps.Record, owners []int) *modelTicket {
 	timestamp := w.clock().Wall // clients stamp anew
 	if w.rng.IntN(4) == 0 {
 		timestamp -= ps.Timestamp(w.rng.Int64N(w.cfg.OldestTimestamp().Milliseconds()))
 	}
-	t := &modelTicket{proxy: p, conn: conn, client: cl, owners: owners}
+	w.admissions++
+	t := &modelTicket{proxy: conn.proxy, conn: conn, client: cl, owners: owners, order: w.admissions}
 	t.Batch = Batch{
 		Expected: expected, AtEnd: cl.atEnd, Records: records, MaxTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
 		HoldUntil: w.now.Add(modelHold), AnswerWithin: modelAnswer,
@@ -559,8 +621,13 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 		t.Marking = MarkNone
 	}
 	t.Owner = t
-	cl.open++
+	return t
+}
+
+func (w *modelWorld) admitTicket(t *modelTicket) {
+	t.client.open++
+	p := t.proxy
 	p.tickets = append(p.tickets, t)
-	w.trace("admit %v node %d append-id %v", t, conn.node, records[0].AppendID)
+	w.trace("admit %v node %d append-id %v", t, t.conn.node, t.Records[0].AppendID)
 	w.apply(p, p.part.Admit(w.clock(), &t.Ticket))
 }

@@ -366,7 +366,7 @@ func (p *Partition) giveBack(t *Ticket, r Reason) {
 // decideUnsent gives v to a ticket of which this proxy knows no transmission
 // whose fate is open, and Unknown to any other.
 func (p *Partition) decideUnsent(t *Ticket, v Verdict) {
-	if p.cfg.keeps(guardWeak) && (t.followsOpen() ||
+	if p.cfg.keeps(guardWeak) && (t.followsOpen() || t.tied && v.Kind != NotReached ||
 		t.concerned() && (p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t))) {
 		p.unknown(t)
 		return

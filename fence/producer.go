@@ -75,7 +75,7 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 		state.Begin(c.Epoch, c.Sequence, c.Connection)
 		return screening{}
 	}
-	newer := c.Connection > state.Connection()
+	newer := c.Connection > state.Connection() || c.Connection < state.Connection() && !p.cfg.keeps(guardElsewhere)
 	state.Came(c.Connection, c.Sequence)
 	if first := p.inFlightOf(c); first != nil {
 		if first.digest != t.digest {
@@ -86,12 +86,13 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 	if told, ok := state.Told(c.Sequence); ok {
 		return p.again(t, told)
 	}
-	switch why := state.BrokenBefore(c.Connection, c.Sequence); why {
+	switch why := state.Late(c.Connection, c.Sequence); why {
 	case ps.Unbroken:
 	case ps.BehindUnknown:
 		return screening{verdict: Verdict{Kind: Unknown}}
 	case ps.BehindRetriable:
-		// A retriable answer again and again would never end.
+		// A retriable answer again and again would never end, nor would any other
+		// to a client that takes what left the gap for done.
 		return outOfOrder
 	default:
 		if p.cfg.keeps(guardChainGap) {

@@ -177,6 +177,7 @@ var guardNames = map[string]guard{
 	"witness": guardWitness, "drift": guardDrift, "arming": guardArming, "one-in-flight": guardOneInFlight,
 	"uncommitted": guardUncommitted, "identity": guardIdentity, "weak": guardWeak, "same-sequence": guardSameSequence,
 	"abandon": guardAbandon, "told": guardTold, "tried": guardTried, "follow": guardFollow, "sequence": guardSequence,
+	"elsewhere": guardElsewhere, "chain-newest": guardChainNewest,
 	"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
 	"chain-unknown": guardChainUnknown, "chain-epoch": guardChainEpoch,
 }

@@ -36,7 +36,7 @@ func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 // giveBackAt gives back the batches that wait to be sent to node.
 func (p *Partition) giveBackAt(node ps.NodeID, r Reason) {
 	for _, t := range p.tickets {
-		if t.phase == waiting && t.looksAt(node) {
+		if t.phase == waiting && t.looksAt(node) && !t.held() {
 			p.giveBack(t, r)
 		}
 	}

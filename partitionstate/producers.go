@@ -96,8 +96,10 @@ type Producer struct {
 	toldCount uint8
 
 	// broken says that the batch with the sequence brokenAt, which brokenOn
-	// brought, left a gap before all that follow it there.
+	// brought, left a gap before all that follow it there; late is how many of
+	// those that come late may still have been sent before their client knew.
 	broken   Break
+	late     uint8
 	brokenAt Sequence
 	brokenOn ConnectionID
 
@@ -193,16 +195,22 @@ func (p *Producer) Break(on ConnectionID, at Sequence, why Break) {
 	if p.broken != Unbroken && (on < p.brokenOn || on == p.brokenOn && p.brokenAt.Before(at)) {
 		return
 	}
-	p.broken, p.brokenAt, p.brokenOn = why, at, on
+	p.broken, p.brokenAt, p.brokenOn, p.late = why, at, on, toldKept
 }
 
-// BrokenBefore says whether, on this connection, a gap is before the batch with
-// this sequence, and which.
-func (p *Producer) BrokenBefore(on ConnectionID, s Sequence) Break {
-	if p.broken != Unbroken && on == p.brokenOn && p.brokenAt.Before(s) {
-		return p.broken
+// Late takes in a batch with this sequence that comes late on this connection,
+// and says what gap is before it, if any. A client that has more of them than
+// clients have in flight takes what left the gap for done: to it alone, an answer
+// that has it begin anew is of use, and that is the one after BehindRetriable.
+func (p *Producer) Late(on ConnectionID, s Sequence) Break {
+	switch {
+	case p.broken == Unbroken || on != p.brokenOn || !p.brokenAt.Before(s):
+		return Unbroken
+	case p.late == 0:
+		return BehindRetriable
 	}
-	return Unbroken
+	p.late--
+	return p.broken
 }
 
 // producers are the virtual states of a partition's client producer ids.

@@ -241,8 +241,25 @@ func TestProducerGap(t *testing.T) {
 		{"… no more on the old one", at(func(p *Producer) { refusedAt10(p); p.Break(6, 20, BehindUnknown) }), 5, 24, Unbroken},
 		{"on an older connection", at(func(p *Producer) { refusedAt10(p); p.Break(4, 5, BehindUnknown) }), 5, 12, BehindRefused},
 	} {
-		if got := c.p.BrokenBefore(c.on, c.seq); got != c.want {
+		if got := c.p.Late(c.on, c.seq); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A client may take for done what left the gap: told so by an answer to an earlier
+// transmission, say. It must not be told for ever that its predecessor failed.
+func TestProducerGapEndsForAClientThatGoesOn(t *testing.T) {
+	var p Producer
+	p.Begin(0, 10, 5)
+	p.Break(5, 10, BehindUnknown)
+	for i := range Sequence(7) {
+		want := BehindUnknown
+		if i >= toldKept {
+			want = BehindRetriable
+		}
+		if got := p.Late(5, 11+i); got != want {
+			t.Errorf("late batch %d: got %v, want %v", i, got, want)
 		}
 	}
 }
