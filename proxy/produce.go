@@ -256,10 +256,8 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	switch {
 	case found.Kind == wire.Unconditional && e.rule.mode == ModeRequire:
 		return kerr.InvalidRecord.Code, e.rule.messageNoCondition()
-	case found.AnyAppendID && !found.AllAppendIDs:
-		return kerr.InvalidRecord.Code, "append-id must be on every record of a batch or on none"
 	case topic.appendTime && found.Kind == wire.Conditional && !found.AllAppendIDs:
-		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header"
+		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header" + e.rule.namedAppendID()
 	case e.ticket.Marking == fence.MarkNone && found.Kind == wire.Conditional && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, messageUnmarked
 	}

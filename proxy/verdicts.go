@@ -50,11 +50,18 @@ func (r *rule) tell(v fence.Verdict, expected ps.Offset) (int16, string) {
 
 // messageNoCondition refuses a batch without a condition.
 func (r *rule) messageNoCondition() string {
-	const m = "the topic requires an expected-offset header on every record"
-	if name := r.options.ExpectedOffsetHeader; name != "expected-offset" {
-		return m + ", which is named " + strconv.Quote(name) + " here"
+	return "the topic requires an expected-offset header on every record" + renamed("expected-offset", r.options.ExpectedOffsetHeader)
+}
+
+// namedAppendID goes behind a text that ends in "append-id header".
+func (r *rule) namedAppendID() string { return renamed("append-id", r.options.AppendIDHeader) }
+
+// renamed says how a header is named, if not as usual.
+func renamed(usual, name string) string {
+	if name == usual {
+		return ""
 	}
-	return m
+	return ", which is named " + strconv.Quote(name) + " here"
 }
 
 // observe counts a verdict, and logs it: refusals for who looks closely,

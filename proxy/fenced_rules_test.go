@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// to produces to partition 0 of a topic and gives its result.
+func (c *fencedClient) to(topic string, batch []byte) result {
+	c.t.Helper()
+	results := resultsOf(c.produce(9, -1, part{topic: topic, records: batch}))
+	if len(results) != 1 {
+		c.t.Fatalf("got %d results, want 1", len(results))
+	}
+	return results[0]
+}
+
+// headed is a batch of one record with these headers.
+func headed(value string, headers ...kmsg.Header) []byte {
+	return batchOf(batchOptions{}, record{value: value, headers: headers})
+}
+
+func header(key, value string) kmsg.Header { return kmsg.Header{Key: key, Value: []byte(value)} }
+
+func int64Text(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
+
+// Each rule refuses with its own code; all else keeps its.
+func TestRefusalsHaveTheRulesCode(t *testing.T) {
+	l := newLeader(t, "fenced", "code44", "code87")
+	r := newFencedRig(t, Config{Rules: []Rule{
+		{Topics: "code44", Mode: ModeRequire, Options: RuleOptions{ErrorCode: 44}},
+		{TopicsRegexp: "code(87|88)", Mode: ModeEnforce, Options: RuleOptions{ErrorCode: 87}},
+	}}, l)
+	client := r.dial()
+	for topic, code := range map[string]int16{"fenced": 1, "code44": 44, "code87": 87} {
+		wantResult(t, client.to(topic, conditional(0, "a")), 0, 0, "")
+		wantResult(t, client.to(topic, conditional(0, "b")), code, -1, "expected-offset taken: expected=0 next=1")
+		wantResult(t, client.to(topic, conditional(5, "c")), code, -1, "expected-offset not reached: expected=5 next=1")
+		l.bypass(topic, 0, "d")
+		wantResult(t, client.to(topic, conditional(0, "d")), code, -1, "expected-offset taken: expected=0 next=1")
+		wantResult(t, client.to(topic, conditional(0, "a")), -1, -1, "outcome unknown: expected=0 next=1; read the partition from 0")
+	}
+}
+
+// A rule's headers count, and only those; the same names tell one's own records
+// in the log from a twin's.
+func TestRulesNameTheirHeaders(t *testing.T) {
+	l := newLeader(t, "fenced", "own")
+	cfg := Config{Rules: []Rule{{Topics: "own", Mode: ModeRequire, Options: RuleOptions{
+		ExpectedOffsetHeader: "place", AppendIDHeader: "once", Encoding: EncodingInt64,
+	}}}}
+	client := newFencedRig(t, cfg, l).dial()
+	place, usual := header("place", int64Text(0)), header("expected-offset", "7")
+	mine := headed("a", usual, place, header("once", "id"))
+	wantResult(t, client.to("own", mine), 0, 0, "")
+	wantResult(t, client.to("own", headed("b", header("expected-offset", "1"))), 87, -1,
+		`the topic requires an expected-offset header on every record, which is named "place" here`)
+	wantResult(t, client.to("own", headed("b", header("place", "1"))), 87, -1, `record 0: place is neither 8 bytes, a big-endian number, nor "end"`)
+	wantResult(t, client.to("own", headed("b", header("place", int64Text(-1)))), 87, -1, "record 0: place is negative")
+	wantResult(t, client.to("own", headed("b", header("place", int64Text(1)), header("once", ""))), 87, -1, "record 0: once is empty")
+	wantResult(t, client.to("own", headed("b", place)), 1, -1, "expected-offset taken: expected=0 next=1")
+	wantResult(t, client.to("own", headed("end", header("place", "end"))), 0, 1, "")
+	wantResult(t, client.to("fenced", conditional(0, "with the usual headers")), 0, 0, "")
+
+	// Another proxy, which has to read the log.
+	other := newFencedRig(t, cfg, l).dial()
+	wantResult(t, other.to("own", mine), 0, 0, "")
+	unmarked := headed("c", header("place", int64Text(2)), header("append-id", "not the rule's"))
+	wantResult(t, client.to("own", unmarked), 0, 2, "")
+	wantResult(t, other.to("own", unmarked), -1, -1, "outcome unknown: expected=2 next=3; read the partition from 2")
+	// The twin: by the usual names it is another's, or nobody's.
+	usually := newFencedRig(t, Config{Rules: []Rule{{Topics: "own", Mode: ModeRequire, Options: RuleOptions{
+		ExpectedOffsetHeader: "place", Encoding: EncodingInt64,
+	}}}}, l).dial()
+	wantResult(t, usually.to("own", mine), -1, -1, "outcome unknown: expected=0 next=3; read the partition from 0")
+}
+
+// What passes for one's own append is up to the rule. Another proxy judges, by
+// the log alone.
+func TestReplayByTheRule(t *testing.T) {
+	const unknown = "outcome unknown: expected=0 next=1; read the partition from 0"
+	for _, c := range []struct {
+		replay           Replay
+		equal, equalByID string // the message; "" a success
+	}{
+		{ReplayID, unknown, ""},
+		{ReplayContent, "", ""},
+		{ReplayOff, unknown, unknown},
+	} {
+		l := newLeader(t, "fenced", "equal", "byid")
+		cfg := Config{Rules: []Rule{{Topics: "*", Mode: ModeRequire, Options: RuleOptions{Replay: c.replay}}}}
+		first := newFencedRig(t, cfg, l).dial()
+		wantResult(t, first.to("equal", conditional(0, "a")), 0, 0, "")
+		wantResult(t, first.to("byid", identified(0, "a")), 0, 0, "")
+		second := newFencedRig(t, cfg, l).dial()
+		for topic, message := range map[string]string{"equal": c.equal, "byid": c.equalByID} {
+			batch := conditional(0, "a")
+			if topic == "byid" {
+				batch = identified(0, "a")
+			}
+			code, base := int16(0), int64(0)
+			if message != "" {
+				code, base = -1, -1
+			}
+			wantResult(t, second.to(topic, batch), code, base, message)
+		}
+		wantResult(t, second.to("equal", conditional(0, "b")), 1, -1, "expected-offset taken: expected=0 next=1")
+	}
+}
+
+// Old timestamps are refused unless the rule allows them; none at all always.
+func TestOldTimestampsByTheRule(t *testing.T) {
+	l := newLeader(t, "fenced", "old")
+	client := newFencedRig(t, Config{Rules: []Rule{{Topics: "old", Mode: ModeRequire, Options: RuleOptions{AllowOldTimestamps: true}}}}, l).dial()
+	old := batchOptions{timestamp: time.Now().Add(-100 * time.Hour).UnixMilli()}
+	wantResult(t, client.to("old", batchOf(old, record{value: "a", expected: "0"})), 0, 0, "")
+	wantResult(t, client.to("fenced", batchOf(old, record{value: "a", expected: "0"})), 32, -1,
+		"timestamps are older than 12h0m0s, half of producer.id.expiration.ms: the brokers would forget the fence; load old events into a topic with LogAppendTime")
+	wantResult(t, client.to("old", batchOf(batchOptions{timestamp: 1}, record{value: "a", expected: "1", delta: -2})), 32, -1, "records of a fenced topic need a timestamp")
+}
+
+// In enforce a header of anybody's is only that on batches without a condition.
+func TestEnforceLeavesUnconditionalHeadersAlone(t *testing.T) {
+	l := newLeader(t, "free")
+	client := newFencedRig(t, Config{Rules: []Rule{{Topics: "free", Mode: ModeEnforce}}}, l).dial()
+	batch := batchOf(batchOptions{}, record{value: "a", appendID: "x"}, record{value: "b"}, record{value: "c", headers: []kmsg.Header{header("append-id", "")}})
+	wantResult(t, client.to("free", batch), 0, 0, "")
+}
