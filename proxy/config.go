@@ -103,6 +103,17 @@ type Config struct {
 	// flight for them; default 100,000. Each costs about 1 KiB, and more after
 	// idempotent clients.
 	IdleViews int
+	// ProducerKeep is how long an idempotent client's last batches in a partition
+	// are remembered after the last of them; default 10 min.
+	ProducerKeep time.Duration
+	// MaxProducers bounds the producer ids of which they are in one partition;
+	// default 1,024. The one not used for longest makes room, unless it has a
+	// batch in flight. Each costs about 310 bytes.
+	MaxProducers int
+	// IdleProducers bounds the producer ids of all partitions for which nothing
+	// is in flight; default 250,000. The partition not used for longest makes
+	// room.
+	IdleProducers int
 	// MaxRuleTopics bounds the topics whose rule is remembered, so that the
 	// patterns are not tried for each request; default 100,000.
 	MaxRuleTopics int

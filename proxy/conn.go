@@ -42,6 +42,7 @@ var longAgo = time.Unix(1, 0)
 type conn struct {
 	p      *Proxy
 	client net.Conn
+	id     ps.ConnectionID
 	target int32 // broker whose listener accepted it; unknownNode: bootstrap
 
 	// ctx ends, with a cause, when upstream is lost or the connection is
@@ -83,7 +84,7 @@ type conn struct {
 }
 
 func newConn(p *Proxy, client net.Conn, target int32) *conn {
-	c := &conn{p: p, client: client, target: target, node: unknownNode, first: true, outEnd: -1}
+	c := &conn{p: p, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
 	c.moved.L = &c.mu
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.in = wire.NewInbox(c.client, inboxBytes, p.cfg.MaxFrameBytes+4)

@@ -39,9 +39,11 @@ type entry struct {
 	watched *watched
 
 	// Of fenced partitions.
-	lane     *lane // nil: not fenced
-	ticket   fence.Ticket
-	admitted bool
+	lane   *lane // nil: not fenced
+	ticket fence.Ticket
+	// clientBatch is the ticket's Producer, if its client is idempotent.
+	clientBatch fence.ClientBatch
+	admitted    bool
 	// unconditional: no record has a condition, so its sender knows of none.
 	unconditional bool
 	records       []byte // in the request's frame, until handling of it ends

@@ -24,10 +24,14 @@ const (
 	outcomeRetry      = "retry"
 	outcomeFailed     = "failed"
 	outcomeRefused    = "refused" // before the fence: malformed, not served
+
+	outcomePredecessor = "predecessor_refused"
+	outcomeSequence    = "out_of_sequence"
 )
 
 var outcomeNames = []string{outcomeWon, outcomeReplayed, outcomeTaken, outcomeNotReached, outcomeUnknown,
-	outcomeViolation, outcomeBroker, outcomeRetry, outcomeFailed, outcomeRefused}
+	outcomeViolation, outcomeBroker, outcomeRetry, outcomeFailed, outcomeRefused,
+	outcomePredecessor, outcomeSequence}
 
 // Names of what becomes of a batch under ModeObserve, beside those above.
 const (
@@ -96,6 +100,10 @@ var fenceInstruments = []instrument{
 		named("result", func(m *metrics) counts { return m.readings })},
 	{"offsetproxy.views.evicted", "{view}", "Idle views forgotten because of the limit idle_views.", false,
 		single(func(m *metrics) int64 { return m.evicted.Load() })},
+	{"offsetproxy.producers", "{producer}", "Producer ids of idempotent clients whose last batches in a partition are remembered, counted in each partition.", true,
+		single(func(m *metrics) int64 { return m.producers.Load() })},
+	{"offsetproxy.producers.evicted", "{producer}", "Such producer ids forgotten before their time because of the limits max_producers and idle_producers, or with an idle view.", false,
+		single(func(m *metrics) int64 { return m.producersEvicted.Load() })},
 	{"offsetproxy.alarms", "{alarm}", "Signs that a condition of the fence does not hold, by kind. Any needs a person.", false,
 		named("alarm", func(m *metrics) counts { return m.alarms })},
 }
@@ -116,6 +124,11 @@ func (m *metrics) outcome(v fence.Verdict) {
 		name = outcomeViolation
 	case fence.BrokerError:
 		name = outcomeBroker
+		if v.Code == kerr.OutOfOrderSequenceNumber.Code || v.Code == kerr.InvalidProducerEpoch.Code {
+			name = outcomeSequence
+		}
+	case fence.PredecessorRefused:
+		name = outcomePredecessor
 	case fence.Retry:
 		name = outcomeRetry
 		m.retries[v.Reason.String()].Add(1)
@@ -174,6 +187,12 @@ func (m *metrics) viewRead(err error) {
 	}
 }
 
-func (m *metrics) viewEvicted() { m.evicted.Add(1) }
+// viewEvicted counts the state of an idle partition that was forgotten, with so
+// many virtual producer states.
+func (m *metrics) viewEvicted(producers int) {
+	m.evicted.Add(1)
+	m.producers.Add(-int64(producers))
+	m.producersEvicted.Add(int64(producers))
+}
 
 func (m *metrics) alarm(a fence.Alarm) { m.alarms[a.String()].Add(1) }

@@ -21,8 +21,6 @@ const (
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
-	// idleProducers bounds the virtual producer states of all idle partitions.
-	idleProducers = 250_000
 	// readingTimeout bounds a reading of a view or of records. Under load that
 	// bypasses the proxies a view may never come to rest.
 	readingTimeout = 15 * time.Second
@@ -94,12 +92,13 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	if f.warned, err = newOnceByTopic(cfg.MaxTopics); err != nil {
 		return nil, err
 	}
-	if f.idle, err = ps.NewCache(cfg.IdleViews, idleProducers, func(ps.Key, int) { metrics.viewEvicted() }); err != nil {
+	if f.idle, err = ps.NewCache(cfg.IdleViews, cfg.IdleProducers, func(_ ps.Key, producers int) { metrics.viewEvicted(producers) }); err != nil {
 		return nil, err
 	}
 	core := fence.Config{
 		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: cfg.AnswerMax,
 		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Unsafe: cfg.Unsafe,
+		ProducerKeep: cfg.ProducerKeep, MaxProducers: cfg.MaxProducers,
 	}
 	source := prober.AsProbed
 	switch cfg.BrokerKind {
@@ -163,6 +162,7 @@ func (f *fencing) lane(key ps.Key) *lane {
 			f: f, key: key, topic: prober.Topic{Name: key.Topic, ID: key.ID},
 			part: fence.New(f.core.Load(), f.idle.Take(key)),
 		}
+		l.producers = l.part.State().Producers()
 		f.lanes[key] = l
 	}
 	l.users.Add(1)
@@ -182,6 +182,7 @@ func (f *fencing) sweep() {
 		if l.users.Load() == 0 && l.putAway() {
 			delete(f.lanes, key)
 			f.idle.Put(instant(), key, l.part.State())
+			l.countProducersLocked() // nobody has it any more
 		}
 		if seen++; seen%sweepStep == 0 {
 			f.mu.Unlock()

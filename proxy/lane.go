@@ -31,6 +31,8 @@ type lane struct {
 	timer  *time.Timer
 	due    ps.Instant // of the timer; 0: not running
 	closed bool
+	// producers is how many of the partition's virtual producer states are counted.
+	producers int
 }
 
 // step feeds an event to the partition and carries out the effects.
@@ -42,6 +44,7 @@ func (l *lane) step(event func(*fence.Partition, ps.Now) []fence.Effect) {
 	}
 	l.part.Configure(l.f.core.Load())
 	l.carryOutLocked(event(l.part, now()))
+	l.countProducersLocked()
 	l.scheduleLocked()
 }
 
@@ -104,6 +107,8 @@ func (l *lane) carryOutLocked(effects []fence.Effect) {
 			e.Ticket.Owner.(*entry).abandon()
 		case fence.RecheckTopic:
 			l.f.topics.forget(l.key.Topic)
+		case fence.ForgotProducer:
+			l.f.metrics.producersEvicted.Add(1)
 		case fence.RaiseAlarm:
 			l.f.alarm(l.key, e)
 		}

@@ -66,6 +66,8 @@ type metrics struct {
 	// observedRefusals are the refusals among observed.
 	observedRefusals counts
 	evicted          atomic.Int64
+	producers        atomic.Int64 // virtual producer states, now
+	producersEvicted atomic.Int64
 	unserved         atomic.Int64
 
 	registration metric.Registration

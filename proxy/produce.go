@@ -216,10 +216,12 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	case !topic.has(p.Partition):
 		return ps.Key{}, kerr.UnknownTopicOrPartition.Code, ""
 	}
+	id := topic.id
+	e.idempotent(c, header)
 	if code, message := f.inspect(header, p.Records, &topic, e); code != 0 {
+		f.refusedBefore(ps.Key{Topic: string(p.Topic), ID: id, Partition: p.Partition}, e)
 		return ps.Key{}, code, message
 	}
-	id := topic.id
 	if view.Version >= 13 {
 		if id != p.TopicID {
 			f.topics.forget(string(p.Topic))
@@ -240,6 +242,8 @@ func (f *fencing) examineHeader(view *wire.Produce, p *wire.ProducePartition) (w
 		return header, kafkaCode(err), err.Error()
 	case header.Transactional():
 		return header, kerr.TopicAuthorizationFailed.Code, messageTransactional
+	case header.ProducerID >= 0 && header.BaseSequence < 0:
+		return header, kerr.InvalidRecord.Code, messageNoSequence
 	case header.ProducerID == f.fenceID:
 		return header, kerr.InvalidRecord.Code, "the producer id is the proxies' own; use another"
 	}
@@ -252,6 +256,12 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	defer found.done()
 	if err != nil {
 		return kafkaCode(err), err.Error()
+	}
+	e.unconditional = found.Kind == wire.Unconditional
+	if found.Kind == wire.Conditional {
+		e.ticket.Expected = ps.Offset(found.Expected)
+	} else {
+		e.ticket.AtEnd, e.ticket.Expected = true, ps.NoOffset
 	}
 	switch {
 	case found.Kind == wire.Unconditional && e.rule.mode == ModeRequire:
@@ -270,12 +280,6 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	}
 	e.maxTime = found.MaxTimestamp
 	e.appendTime = topic.appendTime
-	e.unconditional = found.Kind == wire.Unconditional
-	if found.Kind == wire.Conditional {
-		e.ticket.Expected = ps.Offset(found.Expected)
-	} else {
-		e.ticket.AtEnd, e.ticket.Expected = true, ps.NoOffset
-	}
 	e.ticket.Records = records
 	e.ticket.Replay = e.rule.replay
 	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)

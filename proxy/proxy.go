@@ -27,6 +27,7 @@ type Proxy struct {
 
 	wg sync.WaitGroup // everything that Run starts
 
+	lastConn   atomic.Int64 // id of the newest connection
 	fullLogged atomic.Int64 // when clients turned away were last logged, Unix ns
 
 	mu        sync.Mutex

@@ -166,6 +166,8 @@ func (c *Config) defaultNumbers() error {
 		initial int
 	}{
 		{"IdleViews", &c.IdleViews, 100_000},
+		{"MaxProducers", &c.MaxProducers, 1024},
+		{"IdleProducers", &c.IdleProducers, 250_000},
 		{"MaxRuleTopics", &c.MaxRuleTopics, 100_000},
 		{"MaxFrameBytes", &c.MaxFrameBytes, 100 * mebibyte},
 		{"MaxDecompressedBytes", &c.MaxDecompressedBytes, 64 * mebibyte},
@@ -195,6 +197,7 @@ func (c *Config) defaultNumbers() error {
 	}{
 		{"ViewMaxAge", &c.ViewMaxAge, 60 * time.Second},
 		{"AdmissionWait", &c.AdmissionWait, 50 * time.Millisecond},
+		{"ProducerKeep", &c.ProducerKeep, 10 * time.Minute},
 		{"AnswerMax", &c.AnswerMax, 2 * time.Minute},
 		{"ControlTimeout", &c.ControlTimeout, 5 * time.Second},
 		{"AssertedProducerExpiry", &c.AssertedProducerExpiry, 0},

@@ -103,6 +103,7 @@ func TestInForceKeepsWhatIsGiven(t *testing.T) {
 	given := proxy.Config{
 		Bootstrap: []string{"broker:9092"}, Listen: "0.0.0.0:9092", AdvertisedHost: "p", BrokerPorts: proxy.PortRange{First: 1, Last: 2},
 		FenceID: 7, ProbeTopic: "probe", ViewMaxAge: time.Second, AdmissionWait: time.Second, ClockSkew: time.Second, IdleViews: 7, MaxRuleTopics: 7,
+		ProducerKeep: time.Second, MaxProducers: 7, IdleProducers: 7,
 		Rules: []proxy.Rule{{TopicsRegexp: "a|b", Mode: proxy.ModeObserve, Options: proxy.RuleOptions{
 			ErrorCode: 44, Replay: proxy.ReplayOff, ExpectedOffsetHeader: "e", AppendIDHeader: "a", Encoding: proxy.EncodingInt64, AllowOldTimestamps: true,
 		}}},

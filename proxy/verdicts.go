@@ -35,7 +35,18 @@ func (r *rule) tell(v fence.Verdict, expected ps.Offset) (int16, string) {
 		return r.code, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, v.Next)
 	case fence.Violation:
 		return kerr.UnknownServerError.Code, fmt.Sprintf("appended at %d, expected %d: another writer bypasses the proxy", v.Offset, expected)
+	case fence.PredecessorRefused:
+		if expected == ps.NoOffset {
+			return r.code, messagePredecessor + "end"
+		}
+		return r.code, messagePredecessor + strconv.FormatInt(int64(expected), 10)
 	case fence.BrokerError:
+		switch v.Code {
+		case kerr.OutOfOrderSequenceNumber.Code:
+			return v.Code, messageSequence
+		case kerr.InvalidProducerEpoch.Code:
+			return v.Code, messageEpoch
+		}
 		return v.Code, ""
 	case fence.Retry:
 		return kerr.NotLeaderForPartition.Code, "not appended, send again: " + v.Reason.String()
