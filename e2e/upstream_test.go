@@ -66,12 +66,8 @@ func (u *upstream) stop() {
 	u.kfake.Close()
 }
 
-func (u *upstream) kind() string {
-	if u.kafka != nil {
-		return "kafka"
-	}
-	return "kfake"
-}
+// kind has the proxies find out what the brokers are.
+func (u *upstream) kind() string { return "auto" }
 
 func (u *upstream) addresses() []string { return strings.Split(u.bootstrap, ",") }
 
