@@ -24,6 +24,8 @@ type contest struct {
 	writers int
 	// anywhere is how many more write without a condition; half of them say "end".
 	anywhere int
+	// batch makes a batch of an attempt's record; nil: encodeBatch.
+	batch func(a attempt, record rawRecord) []byte
 
 	mu       sync.Mutex
 	attempts []attempt
@@ -190,7 +192,11 @@ func (w *writer) hangUp() {
 func (w *writer) attempt(place int64) (a attempt, following int64, err error) {
 	w.sent++
 	a = attempt{writer: w.id, value: fmt.Sprintf("w%d-%d", w.id, w.sent), expected: place}
-	answer, err := w.conn.produce(w.contest.topic, 0, encodeBatch(conditional(place, a.value)))
+	batch := encodeBatch(conditional(place, a.value))
+	if w.contest.batch != nil {
+		batch = w.contest.batch(a, conditional(place, a.value))
+	}
+	answer, err := w.conn.produce(w.contest.topic, 0, batch)
 	if err != nil {
 		a.outcome, a.answer = unknown, err.Error()
 		return a, place, nil

@@ -125,9 +125,19 @@ func placed(log []logRecord, attempts []attempt) []attempt {
 	return attempts
 }
 
-// readLog reads a partition from the brokers, not through a proxy, from its
-// start up to its end as it is now.
+// readLog reads the values of a partition.
 func readLog(t *testing.T, topic string, partition int32) []logRecord {
+	t.Helper()
+	var log []logRecord
+	for _, record := range readRecords(t, topic, partition) {
+		log = append(log, logRecord{record.Offset, string(record.Value)})
+	}
+	return log
+}
+
+// readRecords reads a partition from the brokers, not through a proxy, from its
+// start up to its end as it is now.
+func readRecords(t *testing.T, topic string, partition int32) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(brokers.addresses()...),
@@ -147,18 +157,18 @@ func readLog(t *testing.T, topic string, partition int32) []logRecord {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var log []logRecord
+	var records []*kgo.Record
 	for next := int64(0); next < end.Offset; {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			t.Fatalf("read %s from %d to %d: %v", topic, next, end.Offset, err)
 		}
 		fetches.EachRecord(func(record *kgo.Record) {
-			log = append(log, logRecord{record.Offset, string(record.Value)})
+			records = append(records, record)
 			next = record.Offset + 1
 		})
 	}
-	return log
+	return records
 }
 
 // TestCheckLogFindsEveryViolation plants one fault at a time.

@@ -22,11 +22,17 @@ const (
 // newContest starts the proxies and makes the topic, through one of them.
 func newContest(t *testing.T, topic string, places int64, flags ...string) *contest {
 	t.Helper()
+	return newConfiguredContest(t, topic, places, nil, flags...)
+}
+
+// newConfiguredContest is newContest with settings of the topic.
+func newConfiguredContest(t *testing.T, topic string, places int64, configs map[string]*string, flags ...string) *contest {
+	t.Helper()
 	c := &contest{topic: topic, places: places, writers: raceWriters}
 	for range raceProxies {
 		c.proxies = append(c.proxies, startProxy(t, append([]string{"--require", topic}, flags...)...))
 	}
-	createTopic(t, adminAt(t, c.proxies[0].bootstrap), topic, 1)
+	createConfiguredTopic(t, adminAt(t, c.proxies[0].bootstrap), topic, 1, configs)
 	return c
 }
 

@@ -12,55 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestTopicWithAppendTime has no marks of duplicates, so each success is read
-// back, and equal records must be told apart by append-ids.
-func TestTopicWithAppendTime(t *testing.T) {
-	requireKafka(t)
-	needsFence(t)
-	const topic = "append-time"
-	p := startProxy(t, "--require", topic)
-	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, map[string]*string{"message.timestamp.type": new("LogAppendTime")})
-	conn := dialLeader(t, p, topic)
-	answer, err := conn.produce(topic, 0, encodeBatch(conditional(0, "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := toldOf(answer); got.code != kerr.InvalidRecord.Code || !strings.Contains(got.message, "append-id") {
-		t.Errorf("without an append-id: got %+v, want INVALID_RECORD that asks for it", got)
-	}
-	first := encodeBatch(identified(conditional(0, "a"), "1"), identified(conditional(1, "b"), "2"))
-	conn.mustTell(t, topic, first, wonAt(0))
-	conn.mustTell(t, topic, encodeBatch(identified(conditional(1, "x"), "3")), takenAt(1, 2))
-	conn.mustTell(t, topic, first, wonAt(0)) // its own, again
-	old := setTimestamp(encodeBatch(identified(conditional(2, "of 1970"), "4")), 0)
-	conn.mustTell(t, topic, old, wonAt(2))
-	mustHold(t, topic, "a", "b", "of 1970")
-}
-
-// TestTopicThatCompresses stores other bytes than were sent.
-func TestTopicThatCompresses(t *testing.T) {
-	requireKafka(t)
-	needsFence(t)
-	const topic = "compresses"
-	p := startProxy(t, "--require", topic)
-	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, map[string]*string{"compression.type": new("gzip")})
-	conn := dialLeader(t, p, topic)
-	var values []string
-	for codec, name := range codecs {
-		next := int64(len(values))
-		batch := compressedBatch(int16(codec), identified(conditional(next, name), name))
-		conn.mustTell(t, topic, batch, wonAt(next))
-		conn.mustTell(t, topic, batch, wonAt(next)) // its own, again
-		conn.mustTell(t, topic, compressedBatch(int16(codec), identified(conditional(next, name), "another")), takenAt(next, next+1))
-		values = append(values, name)
-	}
-	// A proxy without memory of it finds it in the log.
-	other := dialLeader(t, startProxy(t, "--require", topic), topic)
-	other.mustTell(t, topic, encodeBatch(identified(conditional(0, "none"), "none")), wonAt(0))
-	other.mustTell(t, topic, encodeBatch(identified(conditional(0, "none"), "another")), takenAt(0, int64(len(values))))
-	mustHold(t, topic, values...)
-}
-
 // TestBrokersThatForgetTooSoon: topics on them are not served, in words.
 func TestBrokersThatForgetTooSoon(t *testing.T) {
 	requireKafka(t)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
@@ -233,13 +235,19 @@ func TestLogAppendTimeTopic(t *testing.T) {
 	}
 }
 
-// The type can be changed while the proxy still takes it for CreateTime.
+// The type can be changed while the proxy still takes it for CreateTime. Then it
+// is asked for again, so that the next batch is told what it lacks.
 func TestTimestampTypeThatChangedIsSeenInTheLog(t *testing.T) {
 	l := newLeader(t, "fenced")
-	c := newFencedRig(t, Config{}, l).dial()
+	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
 	wantResult(t, c.one(0, conditional(0, "a")), 0, 0, "")
 	l.change(func() { l.topics["fenced"].appendTime = true })
+	r.fencing.topics.mu.Lock() // what was learnt just now is beyond doubt
+	r.fencing.topics.now = func() ps.Instant { return instant().Add(2 * suspectAge) }
+	r.fencing.topics.mu.Unlock()
 	wantResult(t, c.one(0, conditional(1, "b")), -1, -1, "outcome unknown: expected=1 next=2; read the partition from 1")
+	wantResult(t, c.one(0, conditional(2, "c")), 87, -1, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header")
 	wantResult(t, c.one(0, identified(2, "c")), 0, 2, "")
 }
 

@@ -78,6 +78,7 @@ func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.O
 		return err
 	}
 	l.askLeader.Store(false)
+	l.f.compareType(l.key.Topic, &stored)
 	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
 	return nil
 }
@@ -118,6 +119,18 @@ func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored
 			return stored, nil
 		}
 		l.f.metrics.limit(limitReadBack)
+	}
+}
+
+// compareType has a topic looked up again if the last of the stored records has
+// an append time and the topic is taken for one with CreateTime: its type may
+// have changed, and writers must be told that they need append-ids.
+func (f *fencing) compareType(topic string, s *fence.Stored) {
+	if n := len(s.Records); n == 0 || !s.Records[n-1].AppendTime {
+		return
+	}
+	if known, ok := f.topics.peek(topic); ok && !known.appendTime {
+		f.topics.suspect(topic)
 	}
 }
 
