@@ -53,6 +53,9 @@ type settingFlags struct {
 	HandshakeTimeout     *string `help:"A new connection's first request; default ${handshake_timeout}." placeholder:"TIME" group:"limits"`
 	IdleTimeout          *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
 	DrainTimeout         *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
+	ProducerKeep         *string `help:"How long idempotent clients' last batches are remembered; default ${producer_keep}." placeholder:"TIME" group:"limits"`
+	MaxProducers         *string `help:"Producer ids remembered in a partition; default ${max_producers}." placeholder:"N" group:"limits"`
+	IdleProducers        *string `help:"Producer ids remembered in all idle partitions; default ${idle_producers}." placeholder:"N" group:"limits"`
 	MaxRuleTopics        *string `help:"Topics whose rule is remembered; default ${max_rule_topics}." placeholder:"N" group:"limits"`
 	MaxTopics            *string `help:"Topics under a rule that are remembered; default ${max_topics}." placeholder:"N" group:"limits"`
 	MaxUnknown           *string `help:"Appends of unknown outcome in a partition; default ${max_unknown}." placeholder:"N" group:"limits"`
@@ -164,6 +167,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			IdleTimeout:          optional(f.IdleTimeout),
 			DrainTimeout:         optional(f.DrainTimeout),
 			IdleViews:            optional(f.IdleViews),
+			ProducerKeep:         optional(f.ProducerKeep),
+			MaxProducers:         optional(f.MaxProducers),
+			IdleProducers:        optional(f.IdleProducers),
 			MaxRuleTopics:        optional(f.MaxRuleTopics),
 			MaxTopics:            optional(f.MaxTopics),
 			MaxUnknown:           optional(f.MaxUnknown),

@@ -72,6 +72,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"assert-producer-id-expiration", "assert-producer-id-expiration-check", "assert-connections-max-idle",
 		"max-frame", "max-decompressed", "max-produce-partitions", "max-pending-requests", "max-rewritten", "max-held",
 		"max-connections", "dial-timeout", "handshake-timeout", "idle-timeout", "drain-timeout", "max-rule-topics",
+		"producer-keep", "max-producers", "idle-producers",
 		"listen", "advertised-host", "broker-ports", "broker-kind", "probe-topic", "metrics-listen", "log-level", "log-format",
 	} {
 		got := call(t, "", "serve", "--bootstrap", "k:1", "--"+name+"=?")

@@ -110,6 +110,12 @@ type Limits struct {
 	DrainTimeout Value `yaml:"drain_timeout"`
 	// IdleViews is proxy.Config.IdleViews, a number.
 	IdleViews Value `yaml:"idle_views"`
+	// ProducerKeep is proxy.Config.ProducerKeep, a length of time.
+	ProducerKeep Value `yaml:"producer_keep"`
+	// MaxProducers is proxy.Config.MaxProducers, a number.
+	MaxProducers Value `yaml:"max_producers"`
+	// IdleProducers is proxy.Config.IdleProducers, a number.
+	IdleProducers Value `yaml:"idle_producers"`
 	// MaxRuleTopics is proxy.Config.MaxRuleTopics, a number.
 	MaxRuleTopics Value `yaml:"max_rule_topics"`
 }

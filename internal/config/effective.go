@@ -76,7 +76,8 @@ var kindNames = map[proxy.BrokerKind]string{proxy.AutoKind: "auto", proxy.Apache
 
 // limitNames gives the order in which limits are shown.
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
-	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views", "max_rule_topics",
+	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views",
+	"producer_keep", "max_producers", "idle_producers", "max_rule_topics",
 	"max_topics", "max_unknown", "max_add_partitions", "max_readings", "max_read_back", "max_control_answer", "control_timeout"}
 
 // Effective gives the settings in the words of the file.
@@ -114,6 +115,9 @@ func (s *Settings) Effective() Effective {
 			"idle_timeout":           duration(p.IdleTimeout),
 			"drain_timeout":          duration(p.DrainTimeout),
 			"idle_views":             strconv.Itoa(p.IdleViews),
+			"producer_keep":          duration(p.ProducerKeep),
+			"max_producers":          strconv.Itoa(p.MaxProducers),
+			"idle_producers":         strconv.Itoa(p.IdleProducers),
 			"max_rule_topics":        strconv.Itoa(p.MaxRuleTopics),
 			"max_topics":             strconv.Itoa(p.MaxTopics),
 			"max_unknown":            strconv.Itoa(p.MaxUnknown),
