@@ -77,15 +77,21 @@ const messageUnmarked = "how the broker marks duplicates is not known, so equal 
 // is refused for what the broker is.
 func (f *fencing) examineBroker(c *conn, view *wire.Produce, e *entry) (int16, string) {
 	kind, err := f.kindOf(c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return kerr.NotLeaderForPartition.Code, "the broker cannot be probed now; send again"
-	case kind.refusal != "":
-		return kerr.PolicyViolation.Code, "topic is not served: " + kind.refusal
-	case kind.marking == fence.MarkLogStartOffset && view.Version < 5:
-		return kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
 	}
 	e.ticket.Marking = kind.marking
+	return kind.refuses(view.Version)
+}
+
+// refuses says how a Produce of a version is refused for what the broker is.
+func (k brokerKind) refuses(version int16) (int16, string) {
+	switch {
+	case k.refusal != "":
+		return kerr.PolicyViolation.Code, "topic is not served: " + k.refusal
+	case k.marking == fence.MarkLogStartOffset && version < 5:
+		return kerr.UnsupportedVersion.Code, "the embedded broker marks duplicates from Produce version 5 on"
+	}
 	return 0, ""
 }
 

@@ -87,10 +87,17 @@ func (f *fencing) foresee(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	if code != 0 {
 		return "", code, message
 	}
-	topic, known := fencedTopic{}, false
-	if c.node != unknownNode {
-		topic, known = f.topics.look(c.node, string(p.Topic))
+	if c.node == unknownNode {
+		return observedUnready, 0, ""
 	}
+	// Of a broker whose kind is not known yet the best is assumed.
+	if kind, known := f.kinds.peek(c.node, 0); known {
+		if code, message := kind.refuses(view.Version); code != 0 {
+			return "", code, message
+		}
+		e.ticket.Marking = kind.marking
+	}
+	topic, known := f.topics.look(c.node, string(p.Topic))
 	switch {
 	case !known:
 		return observedUnready, 0, ""
