@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"maps"
 	"sync"
 	"testing"
 
@@ -40,6 +41,8 @@ type leader struct {
 	mu      sync.Mutex
 	topics  map[string]*topicLog
 	configs map[string]string // of the broker; nil: not to be read
+	// topicConfigs are those of all topics besides their timestamp type.
+	topicConfigs map[string]string
 	// onProduce and onOther may block. A nil hook answers; onOther returns
 	// false to cut the connection.
 	onProduce func(r *kmsg.ProduceRequest) fate
@@ -400,6 +403,7 @@ func (l *leader) describeConfigs(r *kmsg.DescribeConfigsRequest, code int16) kms
 		configs := l.configs
 		if q.ResourceType == kmsg.ConfigResourceTypeTopic {
 			configs = map[string]string{configTimestampType: "CreateTime"}
+			maps.Copy(configs, l.topicConfigs)
 			if log := l.topics[q.ResourceName]; log != nil && log.appendTime {
 				configs[configTimestampType] = "LogAppendTime"
 			}

@@ -94,6 +94,8 @@ var fenceInstruments = []instrument{
 		named("reason", func(m *metrics) counts { return m.observedRefusals })},
 	{"offsetproxy.topics.unserved", "{topic}", "Topics under a rule that cannot be fenced, so that Produce to them is refused.", true,
 		single(func(m *metrics) int64 { return m.unserved.Load() })},
+	{"offsetproxy.topics.weak", "{topic}", "Topics under a rule that can lose acknowledged records: min.insync.replicas 1, or unclean leader election.", true,
+		single(func(m *metrics) int64 { return m.weak.Load() })},
 	{"offsetproxy.brokers", "{broker}", "Brokers, by what they mark duplicates by: nothing, if a broker cannot be probed; refused, if nothing can be fenced on it.", true,
 		named("marks_by", func(m *metrics) counts { return m.kinds })},
 	{"offsetproxy.views", "{reading}", "Readings of partition views, by how they ended.", false,

@@ -47,6 +47,7 @@ type fencing struct {
 	mayFence bool
 	topics   *topicBook
 	warned   *onceByTopic // of observed topics that could not be fenced
+	weak     *onceByTopic // of topics that can lose acknowledged records
 	logger   *slog.Logger
 	metrics  *metrics
 
@@ -89,6 +90,10 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.readings = newReadingQueues(cfg.MaxReadings, readingTimeout, func() { metrics.limit(limitReadings) })
 	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
 	var err error
+	f.topics.weak = &metrics.weak
+	if f.weak, err = newOnceByTopic(cfg.MaxTopics); err != nil {
+		return nil, err
+	}
 	if f.warned, err = newOnceByTopic(cfg.MaxTopics); err != nil {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ type metrics struct {
 	producers        atomic.Int64 // virtual producer states, now
 	producersEvicted atomic.Int64
 	unserved         atomic.Int64
+	weak             atomic.Int64
 
 	registration metric.Registration
 }

@@ -35,6 +35,8 @@ type fencedTopic struct {
 	appendTime bool
 	// refusal says, for a person, why the topic is not served; empty: it is.
 	refusal string
+	// weak says how acknowledged records of it can be lost; empty: they cannot.
+	weak string
 	// observed: its rule only observes, so that nothing is refused.
 	observed bool
 }
@@ -57,6 +59,7 @@ type topicBook struct {
 	start    func(readingKey, reading)
 	now      func() ps.Instant
 	unserved *atomic.Int64 // topics known that are not served
+	weak     *atomic.Int64 // topics known that can lose acknowledged records
 	full     func()        // called for each topic forgotten for want of room
 
 	mu     sync.Mutex
@@ -71,16 +74,20 @@ type topicEntry struct {
 	err    error
 	// prior is what was known before, if anything; only for look.
 	prior *fencedTopic
-	// counted among those that are not served; guarded by topicBook.mu.
-	counted bool
+	// counted among those that are not served, and countedWeak among those that
+	// are weak; guarded by topicBook.mu.
+	counted, countedWeak bool
 }
 
 func newTopicBook(load topicLoader, size int, start func(readingKey, reading), unserved *atomic.Int64, full func()) *topicBook {
-	b := &topicBook{load: load, start: start, now: instant, unserved: unserved, full: full}
+	b := &topicBook{load: load, start: start, now: instant, unserved: unserved, weak: new(atomic.Int64), full: full}
 	var err error
 	b.topics, err = simplelru.NewLRU(size, func(_ string, e *topicEntry) {
 		if e.counted {
 			b.unserved.Add(-1)
+		}
+		if e.countedWeak {
+			b.weak.Add(-1)
 		}
 	})
 	if err == nil {
@@ -211,13 +218,21 @@ func (b *topicBook) suspect(name string) {
 	b.topics.Remove(name)
 }
 
-// count counts a topic that cannot be fenced, if it is still remembered.
+// count counts a topic that cannot be fenced or is weak, if it is still
+// remembered.
 func (b *topicBook) count(name string, e *topicEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, _ := b.topics.Peek(name); e.topic.refusal != "" && !e.topic.observed && known == e {
+	if known, _ := b.topics.Peek(name); known != e {
+		return
+	}
+	if e.topic.refusal != "" && !e.topic.observed {
 		e.counted = true
 		b.unserved.Add(1)
+	}
+	if e.topic.weak != "" {
+		e.countedWeak = true
+		b.weak.Add(1)
 	}
 }
 
@@ -292,7 +307,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		f.learnLimits(node, f.asserted)
 		return t, err
 	}
-	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType)
+	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType, configMinInSync, configUncleanElected)
 	if lacksRight(err) {
 		return f.refuseTopic(name, t, fmt.Sprintf("its configuration cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on it", err)), nil
 	}
@@ -300,6 +315,10 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		return fencedTopic{}, err
 	}
 	t.appendTime = configs[configTimestampType] == "LogAppendTime"
+	if !kind.embedded {
+		t.weak = weakReplication(info, configs)
+		f.warnOfWeakReplication(name, t)
+	}
 	limits, err := f.readLimits(ctx, node)
 	var refused *prober.BrokerError
 	var unknown *unknownLimitError
