@@ -129,3 +129,30 @@ func TestEnforceLeavesUnconditionalHeadersAlone(t *testing.T) {
 	batch := batchOf(batchOptions{}, record{value: "a", appendID: "x"}, record{value: "b"}, record{value: "c", headers: []kmsg.Header{header("append-id", "")}})
 	wantResult(t, client.to("free", batch), 0, 0, "")
 }
+
+// Why old timestamps are refused: the broker forgets the fence with such a batch,
+// and another proxy, whose view is not old yet, appends at another offset than it
+// promised. Allowed, that is told as a violation; refused, it cannot happen.
+func TestWhatAllowingOldTimestampsCosts(t *testing.T) {
+	for _, allow := range []bool{true, false} {
+		l := newLeader(t, "old")
+		cfg := Config{Rules: []Rule{{Topics: "old", Mode: ModeRequire, Options: RuleOptions{AllowOldTimestamps: allow}}}}
+		other := newFencedRig(t, cfg, l).dial()
+		wantResult(t, other.to("old", conditional(0, "a")), 0, 0, "")
+
+		loader := newFencedRig(t, cfg, l).dial()
+		old := batchOf(batchOptions{timestamp: time.Now().Add(-100 * time.Hour).UnixMilli()}, record{value: "b", expected: "1"})
+		if got, want := loader.to("old", old).Code == 0, allow; got != want {
+			t.Errorf("allow %v: appended %v", allow, got)
+		}
+		l.change(func() { // the broker's check: expiry counts from the last batch's timestamp
+			p := l.partition("old", 0)
+			p.has = time.Since(time.UnixMilli(p.stamp)) < 24*time.Hour
+		})
+		if got := other.to("old", conditional(1, "c")); allow {
+			wantResult(t, got, -1, -1, "appended at 2, expected 1: another writer bypasses the proxy")
+		} else {
+			wantResult(t, got, 0, 1, "")
+		}
+	}
+}

@@ -196,6 +196,58 @@ func TestWhetherTopicsWouldBeServed(t *testing.T) {
 	}
 }
 
+// What may not be meant is noted, and noted only then.
+func TestNotesOnRules(t *testing.T) {
+	for _, c := range []struct {
+		rules string
+		notes int
+	}{
+		{"[{topics: a, mode: require, old_timestamps: refuse}]", 0},
+		{"[{topics: a, mode: require, old_timestamps: allow}]", 1},
+		{"[{topics: a, mode: enforce, old_timestamps: allow}]", 1},
+		{"[{topics: a, mode: observe, old_timestamps: allow}]", 0}, // nothing is fenced
+		{"[{topics: '*', mode: require}, {topics: a, mode: off}]", 1},
+		{"[{topics_regexp: '.*', mode: observe}, {topics: a, mode: off}]", 1},
+		{"[{topics: a, mode: off}, {topics: '*', mode: require}]", 0},
+	} {
+		settings, err := Parse("f.yaml", []byte("bootstrap: k:9092\nrules: "+c.rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(settings.Notes) != c.notes {
+			t.Errorf("%s: got notes %q, want %d", c.rules, settings.Notes, c.notes)
+		}
+	}
+}
+
+// What is in force shows every option of every rule, and people those chosen.
+func TestEffectiveRules(t *testing.T) {
+	settings, err := Parse("f.yaml", []byte(`
+bootstrap: k:9092
+rules:
+- {topics_regexp: a|b, mode: enforce, error_code: 44, replay: content, expected_offset_encoding: int64, old_timestamps: allow, append_id_header: once}
+- {topics: c, mode: observe}
+default_mode: require`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := settings.Effective()
+	want := []EffectiveRule{
+		{TopicsRegexp: "a|b", Mode: "enforce", ErrorCode: 44, Replay: "content", ExpectedOffsetHeader: "expected-offset",
+			ExpectedOffsetEncoding: "int64", AppendIDHeader: "once", OldTimestamps: "allow"},
+		{Topics: "c", Mode: "observe", ErrorCode: 1, Replay: "id", ExpectedOffsetHeader: "expected-offset",
+			ExpectedOffsetEncoding: "decimal", AppendIDHeader: "append-id", OldTimestamps: "refuse"},
+	}
+	if diff := cmp.Diff(want, got.Rules); diff != "" || got.DefaultMode != "require" {
+		t.Errorf("default mode %s, rules (-want +got):\n%s", got.DefaultMode, diff)
+	}
+	for i, chosen := range []string{"error_code 44, replay content, expected_offset_encoding int64, append_id_header once, old_timestamps allow", ""} {
+		if s := got.Rules[i].chosen(); s != chosen {
+			t.Errorf("rule %d: got %q, want %q", i, s, chosen)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	type place struct {
 		path         string
