@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/fence"
 )
 
 // to produces to partition 0 of a topic and gives its result.
@@ -153,6 +155,20 @@ func TestWhatAllowingOldTimestampsCosts(t *testing.T) {
 			wantResult(t, got, -1, -1, "appended at 2, expected 1: another writer bypasses the proxy")
 		} else {
 			wantResult(t, got, 0, 1, "")
+		}
+	}
+}
+
+// Only refusals take the code that a rule chooses.
+func TestWhatTakesTheRulesCode(t *testing.T) {
+	usual, chosen := newRule(Rule{Mode: ModeRequire}), newRule(Rule{Mode: ModeRequire, Options: RuleOptions{ErrorCode: 44}})
+	refusals := map[fence.Kind]bool{fence.Taken: true, fence.NotReached: true, fence.PredecessorRefused: true}
+	for kind := fence.Won; kind <= fence.PredecessorRefused; kind++ {
+		v := fence.Verdict{Kind: kind, Next: 7, Code: 45}
+		code, message := usual.tell(v, 5)
+		other, same := chosen.tell(v, 5)
+		if message != same || refusals[kind] && (code != 1 || other != 44) || !refusals[kind] && code != other {
+			t.Errorf("%v: got codes %d and %d, %q and %q", kind, code, other, message, same)
 		}
 	}
 }
