@@ -29,6 +29,10 @@ const (
 	answerGrace = 5 * time.Second
 )
 
+// fairness is the same in all proxies: one with longer turns would get more than
+// its share.
+var fairness = fence.Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond}
+
 // brokerSet is what the fencing needs of the cluster.
 type brokerSet interface {
 	// nodeIDs lists the brokers, in an order in which they may be asked.
@@ -102,7 +106,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	}
 	core := fence.Config{
 		ViewMaxAge: cfg.ViewMaxAge, AdmissionWait: cfg.AdmissionWait, AnswerMax: cfg.AnswerMax,
-		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Unsafe: cfg.Unsafe,
+		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Fairness: fairness, Unsafe: cfg.Unsafe,
 		ProducerKeep: cfg.ProducerKeep, MaxProducers: cfg.MaxProducers,
 	}
 	source := prober.AsProbed

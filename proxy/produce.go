@@ -174,6 +174,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 			continue
 		}
 		seen[key] = true
+		e.ticket.Connection = x.c.id
 		e.ticket.Node = ps.NodeID(x.c.node)
 		e.ticket.ConnOpened = x.c.openedAt
 		e.ticket.HoldUntil = x.arrived.Add(hold)
