@@ -31,21 +31,18 @@ func (p *Partition) givesWay(now ps.Now, t *Ticket, v ps.View) bool {
 // append: whoever has left the partition alone for that long need not wait.
 func (p *Partition) beginPause(now ps.Now) bool {
 	u, f := &p.turn, &p.cfg.Fairness
-	stretch := u.stretch
-	pause := u.pause(p.ackTime, stretch)
-	length := u.length(f, pause)
+	pause := u.pause(p.ackTime, u.stretch)
 	alone := !u.contended(f, now.Instant, pause)
+	length := u.length(f, pause)
 	if alone {
-		stretch = u.stretchAlone()
-		pause = u.pause(p.ackTime, stretch)
-		length = u.lengthAlone(f, pause)
+		length = u.lengthAlone(f, u.pause(p.ackTime, nearStretch))
 	}
 	if now.Instant.Sub(u.since) < length {
 		return false
 	}
-	u.stretch = stretch
 	if alone {
-		u.alone++
+		u.stretch = u.stretchAlone(now.Instant, p.ackTime)
+		pause = u.pause(p.ackTime, u.stretch)
 	}
 	end := u.lastWin.Add(pause)
 	if now.Instant >= end {

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"math/bits"
 	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -21,25 +20,33 @@ type Fairness struct {
 	Turn time.Duration
 	// TurnAlone is the least time from one pause to the next while nobody else is
 	// noticed. It varies up to four times that, so that proxies do not keep step.
-	// A pause takes less than a hundredth of it.
+	// Pauses, and the views read after them, take about a hundredth of the time at
+	// most.
 	TurnAlone time.Duration
 }
 
 const (
-	// turnPauses and turnPausesAlone are how many pauses fit into a turn.
-	turnPauses, turnPausesAlone = 20, 150
+	// turnPauses and turnPausesAlone are how many pauses fit into a turn, and
+	// farPauseEvery how many long ones into the time from one to the next.
+	turnPauses, turnPausesAlone, farPauseEvery = 20, 100, 600
 	// longestTrip bounds what a client's way is taken to be; those who are
 	// further away leave gaps of their own.
 	longestTrip = 20 * time.Millisecond
 	// longestPause bounds a pause, and maxStretch how much longer it is than what
 	// this proxy itself would need.
 	longestPause = 50 * time.Millisecond
+	longestTurn  = 400 * time.Millisecond
 	maxStretch   = 32
 	// stretchUnit is a stretch of 1, which is counted in eighths.
 	stretchUnit = 8
+	// nearStretch is that of most pauses while nobody was noticed.
+	nearStretch = stretchUnit * 3 / 2
 	// longSitOut is which of a proxy's turns is followed by a long time out.
 	longSitOut = 4
 )
+
+// farStretches are those of long pauses while nobody was noticed.
+var farStretches = [...]int{maxStretch * stretchUnit, maxStretch / 4 * stretchUnit}
 
 // turn is a run of appends by this proxy, from one pause to the next.
 type turn struct {
@@ -61,9 +68,11 @@ type turn struct {
 
 	// stretch is how much longer pauses are than this proxy itself would need, in
 	// eighths: those that nobody used are followed by longer ones.
-	stretch int
-	// turns and alone count turns, and pauses while nobody was noticed.
-	turns, alone int
+	stretch      int
+	unusedPauses int // in a row
+	// turns counts them; farPauses is when the last long pauses began.
+	turns     int
+	farPauses [len(farStretches)]ps.Instant
 
 	// viewTime and trip are moving averages: of the reading of a view, and of the
 	// time from an acknowledgement to the first batch for the next place.
@@ -82,7 +91,7 @@ func (u *turn) pause(ackTime time.Duration, stretch int) time.Duration {
 // length is how long a turn lasts, with pauses of this length, while others are
 // there.
 func (u *turn) length(f *Fairness, pause time.Duration) time.Duration {
-	return max(f.Turn, turnPauses*pause)
+	return max(f.Turn, min(turnPauses*pause, longestTurn))
 }
 
 // lengthAlone is length while nobody was noticed.
@@ -90,7 +99,7 @@ func (u *turn) lengthAlone(f *Fairness, pause time.Duration) time.Duration {
 	// Multiples of the golden ratio spread over 0 … 1, whatever the offsets.
 	const golden = 0x9e3779b97f4a7c15
 	spread := time.Duration(uint64(u.end) * golden >> 44)
-	return max(f.TurnAlone+3*f.TurnAlone*spread>>20, turnPausesAlone*pause)
+	return max(f.TurnAlone+3*f.TurnAlone*spread>>20, turnPausesAlone*(pause+u.viewTime))
 }
 
 // contended reports whether another writer is taken to be there.
@@ -98,17 +107,26 @@ func (u *turn) contended(f *Fairness, now ps.Instant, pause time.Duration) bool 
 	return u.rivalAt != 0 && now.Sub(u.rivalAt) < max(f.ContendedFor, 3*u.length(f, pause))
 }
 
-// stretchAlone is the stretch of the next pause while nobody was noticed. Nothing
-// can be learnt from those, so most are short, and a few are long for rivals who
-// are further away.
-func (u *turn) stretchAlone() int {
-	return stretchUnit * 2 << (2 * min(bits.TrailingZeros(uint(u.alone+1))/2, 2))
+// stretchAlone is the stretch of a pause that begins now, while nobody was
+// noticed. Nothing can be learnt from those, so most are short, and a few are long
+// for rivals who are further away.
+func (u *turn) stretchAlone(now ps.Instant, ackTime time.Duration) int {
+	for i, s := range farStretches {
+		if now.Sub(u.farPauses[i]) >= farPauseEvery*u.pause(ackTime, s) {
+			u.farPauses[i] = now
+			return s
+		}
+	}
+	return nearStretch
 }
 
 // won notes an append.
 func (u *turn) won(now ps.Instant, end ps.Offset) {
 	if u.since == 0 {
 		u.since = now
+	}
+	if u.lastWin == 0 {
+		u.farPauses = [...]ps.Instant{now, now}
 	}
 	u.lastWin, u.end, u.awaited = now, end, true
 }
@@ -143,12 +161,16 @@ func (u *turn) lost(f *Fairness, now ps.Instant, pause time.Duration) {
 	}
 	if u.pauseEnd != 0 {
 		u.stretch -= u.stretch / stretchUnit // it may have been too long
+		u.unusedPauses = 0
 	}
 	u.rivalAt, u.since, u.pauseEnd = now, 0, 0
 }
 
 // unused notes that nobody used the pause: a longer one may do.
 func (u *turn) unused() {
-	u.stretch = min(2*max(u.stretch, stretchUnit), maxStretch*stretchUnit)
+	if u.unusedPauses++; u.unusedPauses >= 2 {
+		u.unusedPauses = 0
+		u.stretch = min(2*max(u.stretch, stretchUnit), maxStretch*stretchUnit)
+	}
 	u.since, u.pauseEnd = 0, 0
 }
