@@ -70,6 +70,7 @@ type conn struct {
 	// produceView and rules are scratch for the Produce request in frame.
 	produceView wire.Produce
 	rules       []*rule
+	rights      writeRights
 	// watching are the batches in frame whose answer is to be looked at.
 	watching *watch
 	// lookupUntil ends the readings that the request in frame waits for; zero:

@@ -49,6 +49,8 @@ type leader struct {
 	onOther   func(r kmsg.Request) bool
 	// onFrame gets each Produce request as it arrived, without its length.
 	onFrame func(frame []byte)
+	// rights changes what clients are told of their rights to a topic.
+	rights func(t *kmsg.MetadataResponseTopic)
 	// edit changes what is answered.
 	edit     func(a *kmsg.ProduceResponse)
 	codes    map[kmsg.Key]int16 // answered by readings
@@ -387,8 +389,11 @@ func (l *leader) metadata(r *kmsg.MetadataRequest, code int16) kmsg.Response {
 				t.Partitions = append(t.Partitions, p)
 			}
 		}
-		if code != 0 {
+		if code != 0 && !r.IncludeTopicAuthorizedOperations { // the proxy's own reading
 			t.ErrorCode = code
+		}
+		if l.rights != nil && r.IncludeTopicAuthorizedOperations {
+			l.rights(&t)
 		}
 		a.Topics = append(a.Topics, t)
 	}

@@ -124,20 +124,23 @@ func TestHeldPartitionDelaysNoOtherOfItsRequest(t *testing.T) {
 func TestLocalRefusalWaitsItsTurn(t *testing.T) {
 	l := newLeader(t, "fenced", "free")
 	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
+	// What the client may write to is found out once, at the broker.
+	const message = "the topic requires an expected-offset header on every record"
+	wantResult(t, c.one(0, plain("refused")), 87, -1, message)
 	entered, gate := make(chan struct{}), make(chan struct{})
 	l.hook(func(*kmsg.ProduceRequest) fate {
 		close(entered)
 		l.wait(gate)
 		return fateAnswer
 	})
-	c := r.dial()
 	first := c.send(produceOf(9, -1, part{topic: "free", records: plain("x")}))
 	<-entered
 	second := c.send(produceOf(9, -1, part{topic: "fenced", records: plain("refused")}))
-	await(t, "the second is refused", func() bool { return r.outcomes(outcomeRefused) == 1 })
+	await(t, "the second is refused", func() bool { return r.outcomes(outcomeRefused) == 2 })
 	close(gate)
 	wantResult(t, resultsOf(c.expect(first, 9))[0], 0, 0, "")
-	wantResult(t, resultsOf(c.expect(second, 9))[0], 87, -1, "the topic requires an expected-offset header on every record")
+	wantResult(t, resultsOf(c.expect(second, 9))[0], 87, -1, message)
 }
 
 // withheld has the first batch for partition 0 wait at the broker: what the

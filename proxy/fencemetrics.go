@@ -66,11 +66,12 @@ const (
 	refusalTimestamp   = "timestamp"
 	refusalNotServed   = "not_served"
 	refusalTransaction = "transactional"
+	refusalMayNotWrite = "may_not_write"
 	refusalOther       = "other"
 )
 
 var refusalNames = []string{refusalRecord, refusalCorrupt, refusalTooLarge, refusalTimestamp,
-	refusalNotServed, refusalTransaction, refusalOther}
+	refusalNotServed, refusalTransaction, refusalMayNotWrite, refusalOther}
 
 // retryNames are why batches were given back to be sent again.
 var retryNames = func() (names []string) {
@@ -144,9 +145,12 @@ func (m *metrics) outcome(v fence.Verdict) {
 }
 
 // refused counts a partition that never reached the fence.
-func (m *metrics) refused(code int16) {
+func (m *metrics) refused(code int16, message string) {
 	m.outcomes[outcomeRefused].Add(1)
 	name := refusalName(code)
+	if message == messageMayNotWrite {
+		name = refusalMayNotWrite
+	}
 	if name == refusalTooLarge {
 		m.limit(limitUnpacked)
 	}

@@ -149,6 +149,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 	if x.timeout == 0 {
 		hold = untimedHold
 	}
+	f.askRights(x.c, view, rules, x.clientID)
 	seen := map[ps.Key]bool{}
 	for i := range view.Partitions {
 		p, e := &view.Partitions[i], &x.entries[i]
@@ -168,7 +169,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 			code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
 		}
 		if code != 0 {
-			f.metrics.refused(code)
+			f.metrics.refused(code, message)
 			f.logRefusal(x.c, p, code, message)
 			x.refuse(e, code, message)
 			continue
@@ -201,6 +202,9 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	}
 	header, code, message := f.examineHeader(view, p)
 	if code != 0 {
+		return ps.Key{}, code, message
+	}
+	if code, message := c.refusedRight(p.Topic); code != 0 {
 		return ps.Key{}, code, message
 	}
 	if code, message := f.examineBroker(c, view, e); code != 0 {

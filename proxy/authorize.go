@@ -1,0 +1,173 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
+	"github.com/offsetproxy/offsetproxy/wire"
+)
+
+// Much of what a client is told under a rule is told without asking the broker,
+// by whose ACLs the client may not have a right to it: where a log ends, that a
+// record is in it. And what a client sends counts before the broker has seen
+// it: it waits in line, and moves what is known of its producer id. So before
+// the first batch of a connection for a topic under a rule, the broker is asked
+// on that connection, as which it knows the client, whether the client may
+// write there (KIP-430).
+
+// writeRightAge is for how long the answer counts.
+const writeRightAge = 10 * time.Minute
+
+// rightsVersion of Metadata has authorized operations, and headers without
+// tagged fields; every broker since 2.3 has it.
+const rightsVersion = 8
+
+const (
+	messageMayNotWrite   = "the client may not write to the topic: grant its principal WRITE"
+	messageRightsUnknown = "whether the client may write to the topic cannot be found out now; send again"
+)
+
+// writeRights is what one connection's client may write to. The clientLoop's own.
+type writeRights struct {
+	allowed map[string]ps.Instant // when the answer was asked for
+	denied  map[string]bool       // of the request at hand
+}
+
+// knows reports whether nothing has to be asked about a topic.
+func (w *writeRights) knows(topic []byte, at ps.Instant) bool {
+	asked, ok := w.allowed[string(topic)]
+	return ok && at.Sub(asked) < writeRightAge
+}
+
+// askRights finds out whether the client may write to the topics under a rule
+// that a request names, as far as that is not known. Topics of which it does not
+// find out are neither allowed nor denied.
+func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID []byte) {
+	at := instant()
+	clear(c.rights.denied)
+	var ask []kmsg.MetadataRequestTopic
+	asked := map[string]bool{}
+	for i := range view.Partitions {
+		topic := view.Partitions[i].Topic
+		if topic == nil || !rules[i].fenced() || c.rights.knows(topic, at) || asked[string(topic)] {
+			continue
+		}
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(string(topic))
+		asked[*t.Topic] = true
+		ask = append(ask, t)
+	}
+	if len(ask) == 0 || c.node == unknownNode {
+		return
+	}
+	answer, err := c.askUpstream(ask, clientID)
+	if err != nil {
+		f.logger.Debug("client's rights cannot be found out", "remote", c.client.RemoteAddr().String(), "err", err)
+		return
+	}
+	if len(c.rights.allowed)+len(ask) > f.maxPartitions {
+		clear(c.rights.allowed)
+	}
+	for i := range answer.Topics {
+		t := &answer.Topics[i]
+		switch {
+		case t.Topic == nil || !asked[*t.Topic]:
+		case mayWrite(t):
+			c.rights.allow(*t.Topic, at)
+		default:
+			c.rights.deny(*t.Topic)
+		}
+	}
+}
+
+func (w *writeRights) allow(topic string, at ps.Instant) {
+	if w.allowed == nil {
+		w.allowed = map[string]ps.Instant{}
+	}
+	w.allowed[topic] = at
+}
+
+func (w *writeRights) deny(topic string) {
+	if w.denied == nil {
+		w.denied = map[string]bool{}
+	}
+	w.denied[topic] = true
+	delete(w.allowed, topic)
+}
+
+// mayWrite reads a topic's line of the answer. What the broker does not tell is
+// for the broker to refuse.
+func mayWrite(t *kmsg.MetadataResponseTopic) bool {
+	const (
+		untold = -1 << 31
+		write  = 1 << kmsg.ACLOperationWrite
+	)
+	switch {
+	case t.ErrorCode == kerr.TopicAuthorizationFailed.Code:
+		return false
+	case t.AuthorizedOperations == untold, t.ErrorCode == kerr.UnknownTopicOrPartition.Code:
+		return true
+	}
+	return t.AuthorizedOperations&write != 0
+}
+
+// refusedRight says how a batch is refused for what its client may not do.
+func (c *conn) refusedRight(topic []byte) (int16, string) {
+	switch _, allowed := c.rights.allowed[string(topic)]; {
+	case c.rights.denied[string(topic)]:
+		return kerr.TopicAuthorizationFailed.Code, messageMayNotWrite
+	case !allowed:
+		return kerr.NotLeaderForPartition.Code, messageRightsUnknown
+	}
+	return 0, ""
+}
+
+// askUpstream asks the broker about topics, as the client, and waits for the
+// answer behind those of the client's requests that are on their way. It runs
+// on the clientLoop.
+func (c *conn) askUpstream(topics []kmsg.MetadataRequestTopic, clientID []byte) (*kmsg.MetadataResponse, error) {
+	ctx, cancel, err := c.lookup()
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	request := kmsg.NewPtrMetadataRequest()
+	request.Version, request.Topics, request.IncludeTopicAuthorizedOperations = rightsVersion, topics, true
+	var as []kmsg.RequestFormatterOpt
+	if clientID != nil {
+		as = append(as, kmsg.FormatterClientID(string(clientID)))
+	}
+	frame := kmsg.NewRequestFormatter(as...).AppendRequest(nil, request, 0)
+	type outcome struct {
+		answer *kmsg.MetadataResponse
+		err    error
+	}
+	told := make(chan outcome, 1) // one send, which never blocks
+	err = c.sendUpstream(frame, func(body []byte, err error) {
+		answer := kmsg.NewPtrMetadataResponse()
+		answer.Version = rightsVersion
+		if err == nil {
+			if err = answer.ReadFrom(body); err != nil {
+				err = fmt.Errorf("%w: metadata: %w", errAnswer, err)
+			}
+		}
+		told <- outcome{answer, err}
+	})
+	if err == nil {
+		err = c.flushUpstream()
+	}
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case o := <-told:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
