@@ -159,13 +159,22 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 		t.again = true
 	}
 	// A copy of one that is remembered, stamped alike, costs no more.
-	if n := p.cfg.MaxUnsettled; n > 0 && len(p.state.Unsettled())+len(p.upstream) >= n &&
+	if n := p.cfg.MaxUnsettled; n > 0 && len(p.state.Unsettled())+len(p.upstream) >= n && !p.tooOld(now) &&
 		p.state.Remembered(t.Expected, t.Records, epoch, sequence) == nil {
 		p.giveBack(t, TooManyUnknown)
 		return
 	}
 	t.epoch, t.baseSequence = epoch, sequence
 	p.send(now, t, v, Effect{Kind: Send, Ticket: t, Epoch: epoch, BaseSequence: sequence})
+}
+
+// tooOld reports whether the bytes of all transmissions of unknown fate are gone.
+// They may have been for where the log ends now, and are remembered until it ends
+// behind that: so one batch after the other must be let through, however many
+// there are.
+func (p *Partition) tooOld(now ps.Now) bool {
+	return len(p.upstream) == 0 && p.cfg.keeps(guardRoom) &&
+		!slices.ContainsFunc(p.state.Unsettled(), func(u *ps.Unsettled) bool { return !p.bytesGone(now, u) })
 }
 
 // witnessed reports whether committed fence state was seen that is still there
@@ -182,7 +191,7 @@ func (p *Partition) outlivesUse(now ps.Now, timestamp ps.Timestamp) bool {
 }
 
 func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
-	t.phase = sent
+	t.phase, t.beaten = sent, false
 	t.sentAt = now.Instant
 	t.used = v
 	p.wakeAt(p.answerDue(t))

@@ -31,6 +31,8 @@ const (
 	guardChainUnknown                    // no predecessor refused after an unknown
 	guardChainNewest                     // only the newest transmission says what is behind a gap
 	guardChainEpoch                      // a new epoch lifts no chain from what is there already
+	guardClaim                           // of equal batches without a condition one alone lies at an offset
+	guardRoom                            // what is unknown does not keep a partition from being written for ever
 )
 
 // keeps reports whether the guard is in place.

@@ -88,7 +88,7 @@ func (p *Partition) ended(now ps.Now, t *Ticket, v Verdict) {
 	why := p.gapAfter(t, v)
 	current := l.state.Epoch() == t.Producer.Epoch
 	if current && t.doom == ps.Unbroken {
-		remember(l.state, t, v)
+		p.remember(l.state, t, v)
 		if told, ok := l.state.Told(t.Producer.Sequence); ok && told.InLog() && told.Digest == t.digest {
 			why = ps.Unbroken // by another transmission
 		}
@@ -108,7 +108,7 @@ func (p *Partition) ended(now ps.Now, t *Ticket, v Verdict) {
 }
 
 // remember keeps what the client is told of a batch.
-func remember(state *ps.Producer, t *Ticket, v Verdict) {
+func (p *Partition) remember(state *ps.Producer, t *Ticket, v Verdict) {
 	told := ps.Told{
 		Sequence: t.Producer.Sequence, Count: int32(len(t.Records)), Digest: t.digest, LogStart: ps.NoOffset,
 	}
@@ -120,7 +120,13 @@ func remember(state *ps.Producer, t *Ticket, v Verdict) {
 	case Taken:
 		told.Outcome, told.Offset, told.LogStart = ps.Superseded, v.Next, v.LogStart
 	case Unknown:
-		told.Outcome, told.Offset = ps.Undecided, t.first().Expected
+		f := t.first()
+		told.Outcome, told.Offset, told.Anywhere = ps.Undecided, f.Expected, t.AtEnd
+		if f.beaten {
+			told.Offset = ps.NoOffset
+		} else if t.AtEnd {
+			p.state.Tried(f.end())
+		}
 	default:
 		// What was unknown before stays so when the log was not asked.
 		old, ok := state.Told(told.Sequence)

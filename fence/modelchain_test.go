@@ -53,6 +53,7 @@ type modelLine struct {
 type modelGap struct {
 	epoch    ps.ProducerEpoch // newest seen
 	newest   map[ps.Sequence]*modelTicket
+	newestOn ps.ConnectionID // that brought one
 	open     bool
 	conn     ps.ConnectionID
 	sequence ps.Sequence
@@ -82,9 +83,10 @@ func (c *modelChain) gap(t *modelTicket) *modelGap {
 // admitted notes a batch of an idempotent client that a proxy takes in.
 func (c *modelChain) admitted(t *modelTicket) {
 	g, b := c.gap(t), t.Producer
-	if b.Epoch > g.epoch && b.Sequence == 0 {
+	if b.Epoch > g.epoch && (b.Sequence == 0 || b.Connection > g.newestOn) {
 		*g = modelGap{epoch: b.Epoch, newest: map[ps.Sequence]*modelTicket{}}
 	}
+	g.newestOn = max(g.newestOn, b.Connection)
 	if b.Epoch != g.epoch {
 		return
 	}

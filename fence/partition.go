@@ -130,8 +130,9 @@ func (p *Partition) Answered(now ps.Now, t *Ticket, a Answer) []Effect {
 		p.state.DropView()
 		p.leftNothing(now, t, Verdict{Kind: BrokerError, Code: a.Code})
 	case ambiguous:
-		p.unsettle(now, t)
-		t.phase, t.base = typing, a.BaseOffset
+		if p.unsettle(now, t); t.phase == unsettled {
+			t.phase, t.base = typing, a.BaseOffset
+		}
 	case noIdea:
 		p.unsettle(now, t)
 	}
@@ -179,7 +180,7 @@ func (p *Partition) leftNothing(now ps.Now, t *Ticket, v Verdict) {
 // othersOpen reports whether a transmission of any of the ticket's records is
 // open, or was when the ticket's own, which is not, was sent.
 func (p *Partition) othersOpen(t *Ticket) bool {
-	return p.cfg.keeps(guardWeak) && t.concerned() &&
+	return p.cfg.keeps(guardWeak) && t.concerned() && !t.beaten &&
 		(t.again || p.state.FindUnsettled(t.Expected, t.Records) != nil || p.twinUpstream(t))
 }
 
@@ -197,6 +198,10 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 	p.state.Acknowledged(now.Instant, p.appendOf(t, t.Expected))
 	average(&p.ackTime, now.Instant.Sub(t.sentAt))
 	p.turn.won(now.Instant, t.end())
+	if t.beaten {
+		p.lostPlace(t) // somebody was told that this append is theirs
+		return
+	}
 	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
 }
 
@@ -254,6 +259,10 @@ func (p *Partition) readBack(now ps.Now, t *Ticket) {
 
 // unsettle: the ticket's transmission may be in the log now, later or never.
 func (p *Partition) unsettle(now ps.Now, t *Ticket) {
+	if t.beaten {
+		p.lostPlace(t)
+		return
+	}
 	p.readBack(now, t)
 	// The bytes may have been given to the connection at any time up to now:
 	// what was decided before a freeze is written after it.
@@ -336,6 +345,9 @@ func (p *Partition) decide(t *Ticket, v Verdict) {
 	if v = p.sentenced(t, v); v.Kind != Taken {
 		v.LogStart = ps.NoOffset
 	}
+	if t.AtEnd && v.Kind == Won {
+		p.claim(t, v.Offset)
+	}
 	t.phase = done
 	p.changed = true
 	p.effects = append(p.effects, Effect{Kind: Decide, Ticket: t, Verdict: v})
@@ -345,7 +357,7 @@ func (p *Partition) decide(t *Ticket, v Verdict) {
 // will be. Time limits are looked at when it is its turn.
 func (p *Partition) freeAgain(t *Ticket) {
 	t.phase, t.Expected, t.open, t.again = waiting, ps.NoOffset, nil, false
-	t.tied = false
+	t.tied, t.beaten = false, false
 	t.looks, t.nextLook = 0, 0
 	if t.detached {
 		p.giveBack(t, HoldExpired)

@@ -66,16 +66,19 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 		return screening{}
 	}
 	p.state.TouchProducer(now.Instant, state)
+	// By a newer connection may come what follows on something that went through
+	// another proxy. What comes by an older one was written before its client went
+	// on.
+	newer := c.Connection > state.Connection() || c.Connection < state.Connection() && !p.cfg.keeps(guardElsewhere)
 	switch {
 	case c.Epoch < state.Epoch():
 		return screening{verdict: Verdict{Kind: BrokerError, Code: codeInvalidProducerEpoch}}
-	case c.Epoch > state.Epoch() && c.Sequence != 0:
+	case c.Epoch > state.Epoch() && c.Sequence != 0 && !newer:
 		return outOfOrder
 	case c.Epoch > state.Epoch():
 		state.Begin(c.Epoch, c.Sequence, c.Connection)
 		return screening{}
 	}
-	newer := c.Connection > state.Connection() || c.Connection < state.Connection() && !p.cfg.keeps(guardElsewhere)
 	state.Came(c.Connection, c.Sequence)
 	if first := p.inFlightOf(c); first != nil {
 		if first.digest != t.digest {
@@ -103,7 +106,6 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 	switch next := p.nextOf(state, c); {
 	case c.Sequence == next, !p.cfg.keeps(guardSequence):
 	case newer && next.Before(c.Sequence):
-		// What lies between may have gone through another proxy.
 		state.Resume(c.Sequence)
 	default:
 		return outOfOrder

@@ -147,7 +147,7 @@ func (p *Partition) lookUnsettled(now ps.Now, t *Ticket) {
 		return
 	}
 	p.wakeAt(t.HoldUntil)
-	if t.read != 0 {
+	if t.read != 0 || p.awaitsRival(t) {
 		return
 	}
 	from := t.Expected
@@ -286,6 +286,9 @@ func notCovered(now ps.Now, t *Ticket, upTo ps.Offset, s *Stored) bool {
 }
 
 func (p *Partition) waitingRead(now ps.Now, t *Ticket, s *Stored) {
+	if t.free() {
+		return // what it was read for is decided
+	}
 	upTo := min(t.end(), s.HighWatermark)
 	if notCovered(now, t, upTo, s) {
 		return
@@ -349,6 +352,9 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 	upTo := min(t.end(), s.HighWatermark)
 	if notCovered(now, t, upTo, s) {
+		return
+	}
+	if p.awaitsRival(t) {
 		return
 	}
 	c := compare(t.Expected, t.Records, upTo, s)

@@ -107,6 +107,9 @@ type Ticket struct {
 	// again: an earlier transmission of some of its records was unknown when
 	// it was sent, so that only an append now settles it.
 	again bool
+	// beaten: another batch lies where it was sent, so that it does not, whatever
+	// the answer.
+	beaten bool
 	// open is the memory of its transmission whose fate is unknown.
 	open *ps.Unsettled
 	// base is the offset answered, while typing.

@@ -51,6 +51,7 @@ type Told struct {
 	Count    int32    // records
 	Digest   BatchDigest
 	Outcome  Outcome
+	Anywhere bool // it may lie at any offset
 	// Offset is where the batch lies (Appended, Misplaced), the committed end
 	// (Superseded), or where it was tried last (Undecided; NoOffset: nowhere).
 	Offset Offset
@@ -166,6 +167,26 @@ func (p *Producer) Tell(t Told) {
 	}
 	p.told[p.toldCount] = t
 	p.toldCount++
+}
+
+// Tried notes that a batch of unknown fate that may lie anywhere, of which a client
+// was told so, was tried at offsets before end.
+func (s *State) Tried(end Offset) { s.triedUpTo = max(s.triedUpTo, end) }
+
+// Claimed notes that at the offsets from … end−1 lies another batch than those of
+// unknown fate that were tried there: they are nowhere.
+func (s *State) Claimed(from, end Offset) {
+	if from >= s.triedUpTo {
+		return
+	}
+	for _, p := range s.producers.byID {
+		for i := range p.told[:p.toldCount] {
+			t := &p.told[i]
+			if t.Outcome == Undecided && t.Anywhere && t.Offset < end && from < t.Offset+Offset(t.Count) {
+				t.Offset = NoOffset
+			}
+		}
+	}
 }
 
 // Untell forgets what was told of the batch with this sequence, unless it is in

@@ -48,6 +48,9 @@ type State struct {
 	refusals *refusals // nil: none since the last success
 
 	producers producers
+	// triedUpTo is behind the last offset at which a batch of unknown fate that may
+	// lie anywhere was tried, as its client's state knows.
+	triedUpTo Offset
 }
 
 // View is the newest view, and whether there is one.
