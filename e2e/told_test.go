@@ -40,6 +40,10 @@ func unknownAt(expected, next int64) told {
 	return told{kerr.UnknownServerError.Code, -1, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, next, expected)}
 }
 
+func violationAt(expected, at int64) told {
+	return told{kerr.UnknownServerError.Code, -1, fmt.Sprintf("appended at %d, expected %d: another writer bypasses the proxy", at, expected)}
+}
+
 func notReachedAt(expected, next int64) told {
 	return told{kerr.OffsetOutOfRange.Code, -1, fmt.Sprintf("expected-offset not reached: expected=%d next=%d", expected, next)}
 }

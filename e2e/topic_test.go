@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +63,74 @@ func setBrokers(t *testing.T, admin *kadm.Client, key string, value *string) {
 					return fmt.Errorf("broker %s has %s from %v", broker.Name, config.MaybeValue(), config.Source)
 				}
 			}
+		}
+		return nil
+	})
+}
+
+// TestWhyBrokersMustNotForgetTooSoon takes away the check by asserting of the
+// brokers what is not true: a proxy that was frozen goes on by what it knew, which
+// the broker has forgotten, and its append lands elsewhere than promised.
+func TestWhyBrokersMustNotForgetTooSoon(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	const key = "producer.id.expiration.ms"
+	admin := adminAt(t, brokers.addresses()...)
+	t.Run("brokers that remember", func(t *testing.T) {
+		if got := appendOfAFrozenProxy(t, "remembered", func(string) {}); got != takenAt(1, 2) {
+			t.Errorf("got %+v, want %+v", got, takenAt(1, 2))
+		}
+		mustHold(t, "remembered", "a", "b")
+	})
+	t.Run("brokers that forget", func(t *testing.T) {
+		setBrokers(t, admin, key, new("1000"))
+		t.Cleanup(func() { setBrokers(t, admin, key, nil) })
+		got := appendOfAFrozenProxy(t, "forgotten", func(topic string) { awaitForgotten(t, admin, topic) })
+		if want := violationAt(1, 2); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		mustHold(t, "forgotten", "a", "b", "late")
+	})
+}
+
+// appendOfAFrozenProxy freezes a proxy after it has learnt where a topic ends,
+// appends through another one, calls meanwhile, and has the first append there.
+func appendOfAFrozenProxy(t *testing.T, topic string, meanwhile func(topic string)) told {
+	t.Helper()
+	flags := []string{"--require", topic, "--assert-producer-id-expiration", "24h", "--assert-connections-max-idle", "10m"}
+	fast, frozen := startProxy(t, flags...), startProxy(t, flags...)
+	createTopic(t, adminAt(t, fast.bootstrap), topic, 1)
+	toFast, toFrozen := dialLeader(t, fast, topic), dialLeader(t, frozen, topic)
+	toFast.mustTell(t, topic, encodeBatch(conditional(0, "a")), wonAt(0))
+	toFrozen.mustTell(t, topic, encodeBatch(conditional(0, "x")), takenAt(0, 1))
+	process := frozen.cmd.Process
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Signal(syscall.SIGCONT) }) // a stopped one would not end
+	toFast.mustTell(t, topic, encodeBatch(conditional(1, "b")), wonAt(1))
+	meanwhile(topic)
+	if err := process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := toFrozen.produce(topic, 0, encodeBatch(conditional(1, "late")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return toldOf(answer)
+}
+
+// awaitForgotten waits until the leader of a topic's partition 0 knows no producer.
+func awaitForgotten(t *testing.T, admin *kadm.Client, topic string) {
+	t.Helper()
+	waitFor(t, "producers of "+topic+" are forgotten", time.Minute, func() error {
+		described, err := admin.DescribeProducers(t.Context(), kadm.TopicsSet{topic: {0: {}}})
+		if err != nil {
+			return err
+		}
+		partition := described[topic].Partitions[0]
+		if partition.Err != nil || len(partition.ActiveProducers) > 0 {
+			return fmt.Errorf("%v, %d producers", partition.Err, len(partition.ActiveProducers))
 		}
 		return nil
 	})

@@ -35,6 +35,8 @@ func startUpstream(ctx context.Context) (*upstream, error) {
 			// A killed leader is replaced after 9 s by default.
 			"broker.session.timeout.ms":    "6000",
 			"broker.heartbeat.interval.ms": "1000",
+			// What is to be forgotten is, for the test of what happens then.
+			"producer.id.expiration.check.interval.ms": "1000",
 		}})
 		if err != nil {
 			return nil, err
