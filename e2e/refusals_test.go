@@ -56,6 +56,8 @@ const (
 	messageColumn = "the proxy's message"
 	afterColumn   = "the producer"
 	nextColumn    = "what to expect next"
+
+	producerDead = "dead: all that follows fails"
 )
 
 // clientRefusal is one way to be refused.
@@ -294,11 +296,7 @@ func (w *clientWriter) refused(t *testing.T, refusal clientRefusal) {
 	if err := w.tryAppend(t, refusal.name+": after"); err == nil {
 		w.saw(t, afterColumn, "goes on")
 	} else {
-		if err.Kind == got.Error.Kind {
-			w.saw(t, afterColumn, "dead: fails with the same from then on")
-		} else {
-			w.saw(t, afterColumn, "dead: fails with `"+err.Kind+"` from then on")
-		}
+		w.saw(t, afterColumn, producerDead)
 		w.close(t)
 	}
 }

@@ -31,6 +31,24 @@ type relay struct {
 	choose func(produce int) cut // by the number of the Produce request, from 0
 	seen   int
 	cuts   int
+	hold   func() // may be nil
+}
+
+// holdAnswers has wait called before each answer is relayed.
+func (r *relay) holdAnswers(wait func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = wait
+}
+
+// held waits for as long as answers are held.
+func (r *relay) held() {
+	r.mu.Lock()
+	wait := r.hold
+	r.mu.Unlock()
+	if wait != nil {
+		wait()
+	}
 }
 
 // startRelay stands before a proxy that advertises relayHost, until the test
@@ -156,6 +174,7 @@ func (c *relayedConn) answers() {
 		if lost {
 			return
 		}
+		c.relay.held()
 		if _, err := c.client.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)); err != nil {
 			return
 		}

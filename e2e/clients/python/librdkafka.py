@@ -16,6 +16,7 @@ class Owner:
 
     def __init__(self, command):
         config = {"bootstrap.servers": command["bootstrap"], "acks": command["acks"], "linger.ms": 0, "message.timeout.ms": 30000}
+        config["reconnect.backoff.max.ms"] = 500  # connections break here all the time
         if command["idempotent"]:
             config["enable.idempotence"] = True
         if command["gapless"]:
