@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -25,8 +26,12 @@ type proxyProcess struct {
 	bootstrap string
 	ports     []int32 // all it may advertise
 	output    *processOutput
-	cmd       *exec.Cmd  // nil: not running
-	ended     chan error // one value, from the goroutine that reaps it
+	// brokers is how many it serves; 0: brokerCount. login has a client let in,
+	// where brokers ask.
+	brokers int
+	login   func(*rawConn) error
+	cmd     *exec.Cmd  // nil: not running
+	ended   chan error // one value, from the goroutine that reaps it
 }
 
 // directStarts spreads what stands for proxies in direct mode over the brokers.
@@ -106,12 +111,17 @@ func (p *proxyProcess) ready() error {
 		return err
 	}
 	defer conn.close()
+	if p.login != nil {
+		if err := p.login(conn); err != nil {
+			return err
+		}
+	}
 	metadata, err := conn.metadata()
 	if err != nil {
 		return err
 	}
-	if got := len(metadata.Brokers); got != brokerCount {
-		return fmt.Errorf("%d of %d brokers", got, brokerCount)
+	if got, want := len(metadata.Brokers), cmp.Or(p.brokers, brokerCount); got != want {
+		return fmt.Errorf("%d of %d brokers", got, want)
 	}
 	return nil
 }

@@ -167,7 +167,11 @@ func (c *conn) retire(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		_ = c.broken("read from", errExpired)
+		if c.waiting.Load() == 0 {
+			c.fail(ErrClosed) // nobody is told
+		} else {
+			_ = c.broken("read from", errExpired)
+		}
 	case <-ctx.Done():
 		c.fail(ErrClosed)
 	case <-c.dead:
