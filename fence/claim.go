@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"slices"
+
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
@@ -41,7 +43,7 @@ func (t *Ticket) isCopyOf(o *Ticket) bool {
 	a, b := t.Producer, o.Producer
 	switch {
 	case t.Records[0].AppendID && o.Records[0].AppendID:
-		return t.overlaps(o) || t.Records[0] == o.Records[0]
+		return slices.ContainsFunc(t.Records, func(r ps.Record) bool { return slices.Contains(o.Records, r) })
 	case a == nil || b == nil:
 		return false
 	}

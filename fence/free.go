@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"slices"
+
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
@@ -42,18 +44,27 @@ func (p *Partition) recalled(t *Ticket) bool {
 		return true
 	}
 	for _, o := range p.upstream {
-		if o != t && o.isUpstream() && o.Records[0] == t.Records[0] {
-			t.Expected, t.tied = o.Expected, true
+		if o != t && o.isUpstream() && t.tieTo(o.Records, o.Expected) {
 			p.changed = true
 			return true
 		}
 	}
 	for _, u := range p.state.Unsettled() {
-		if u.Records[0] == t.Records[0] {
-			t.Expected, t.tied = u.Expected, true
+		if t.tieTo(u.Records, u.Expected) {
 			p.changed = true
 			return true
 		}
 	}
 	return false
+}
+
+// tieTo ties the ticket to where its first record was tried, if that is one of
+// these, the first of which was tried at an offset: clients cut batches anew.
+func (t *Ticket) tieTo(records []ps.Record, at ps.Offset) bool {
+	i := slices.Index(records, t.Records[0])
+	if i < 0 {
+		return false
+	}
+	t.tie(at + ps.Offset(i))
+	return true
 }
