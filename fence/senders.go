@@ -25,11 +25,20 @@ type senders struct {
 	losing map[ps.ConnectionID]*sender
 	// first has lost most; nil: it must be found.
 	first *sender
+	// sweptAt is when those who had left were last forgotten.
+	sweptAt ps.Instant
 }
 
-// maxSenders bounds the senders that are remembered. The others are as lucky as
-// they are.
-const maxSenders = 1024
+const (
+	// maxSenders bounds the senders that are remembered. The others are as lucky as
+	// they are.
+	maxSenders = 1024
+	// senderGone is how long after a verdict a sender that did not come back is
+	// forgotten; it is looked for as seldom.
+	senderGone = time.Second
+	// longestAwaited bounds how long a sender is waited for.
+	longestAwaited = 100 * time.Millisecond
+)
 
 // patience is how many places a sender may lose before others wait for it.
 // Among equals one loses that many by bad luck, though not often.
@@ -38,6 +47,9 @@ func (s *senders) patience() int { return 2*len(s.losing) + 8 }
 // lost notes that a sender was told that it was too late, and to try next.
 func (s *senders) lost(now ps.Instant, id ps.ConnectionID, next ps.Offset) {
 	l := s.losing[id]
+	if l == nil && now.Sub(s.sweptAt) >= senderGone {
+		s.sweep(now)
+	}
 	switch {
 	case l == nil && len(s.losing) >= maxSenders:
 		return
@@ -59,7 +71,13 @@ func (s *senders) lost(now ps.Instant, id ps.ConnectionID, next ps.Offset) {
 	}
 }
 
-// forget notes that a sender won, or does not come back in time.
+// missed notes that a sender was waited for in vain: somewhat later it is again.
+func (s *senders) missed(l *sender) {
+	l.losses = s.patience() * 3 / 4
+	s.first = nil
+}
+
+// forget notes that a sender won or has left.
 func (s *senders) forget(id ps.ConnectionID) {
 	if s.first != nil && s.first.id == id {
 		s.first = nil
@@ -67,10 +85,20 @@ func (s *senders) forget(id ps.ConnectionID) {
 	delete(s.losing, id)
 }
 
+// sweep forgets the senders that have left.
+func (s *senders) sweep(now ps.Instant) {
+	s.sweptAt = now
+	for id, l := range s.losing {
+		if l.toldAt != 0 && now.Sub(l.toldAt) >= senderGone {
+			s.forget(id)
+		}
+	}
+}
+
 // came notes that a sender sent again.
 func (s *senders) came(now ps.Instant, id ps.ConnectionID) {
 	if l := s.losing[id]; l != nil && l.toldAt != 0 {
-		average(&l.trip, min(now.Sub(l.toldAt), longestTrip))
+		average(&l.trip, min(now.Sub(l.toldAt), longestAwaited))
 		l.toldAt = 0
 	}
 }
@@ -92,7 +120,7 @@ func (s *senders) deprived() *sender {
 
 // due is when it must have sent again to be waited for.
 func (l *sender) due() ps.Instant {
-	return l.toldAt.Add(min(2*l.trip+time.Millisecond, longestTrip))
+	return l.toldAt.Add(min(2*l.trip+time.Millisecond, longestAwaited))
 }
 
 // yields reports whether the ticket must not be sent yet, because a sender that
@@ -114,13 +142,13 @@ func (p *Partition) yields(now ps.Now, t *Ticket) bool {
 			if o == nil {
 				return false
 			}
-			due = max(o.admittedAt, p.turn.lastWin).Add(longestTrip)
+			due = max(o.admittedAt, p.turn.lastWin).Add(longestAwaited)
 		}
 		if now.Instant < due {
 			p.wakeAt(due)
 			return true
 		}
-		p.senders.forget(l.id)
+		p.senders.missed(l)
 	}
 }
 

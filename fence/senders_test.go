@@ -84,7 +84,7 @@ func TestNobodyWaitsForOneWhoLeft(t *testing.T) {
 	if got := float64(with.wins()) / float64(without.wins()); got < 0.97 {
 		t.Errorf("the others got %.3f of what they get if nobody is waited for", got)
 	}
-	if got := with.slowest(1); got > 2*longestTrip {
+	if got := with.slowest(1); got > 2*longestAwaited {
 		t.Errorf("one waited for %v", got)
 	}
 }
