@@ -114,7 +114,13 @@ func createTopic(t *testing.T, admin *kadm.Client, name string, partitions int32
 // createConfiguredTopic is createTopic with settings.
 func createConfiguredTopic(t *testing.T, admin *kadm.Client, name string, partitions int32, configs map[string]*string) {
 	t.Helper()
-	response, err := admin.CreateTopic(t.Context(), partitions, brokerCount, configs, name)
+	createReplicatedTopic(t, admin, name, partitions, brokerCount, configs)
+}
+
+// createReplicatedTopic is createConfiguredTopic with a number of replicas.
+func createReplicatedTopic(t *testing.T, admin *kadm.Client, name string, partitions int32, replicas int16, configs map[string]*string) {
+	t.Helper()
+	response, err := admin.CreateTopic(t.Context(), partitions, replicas, configs, name)
 	if err != nil || response.Err != nil {
 		t.Fatalf("create topic %s: %v, %v", name, err, response.Err)
 	}
@@ -141,7 +147,7 @@ func awaitLeaders(t *testing.T, topic string, partitions int, not [16]byte) {
 				return fmt.Errorf("%d of %d partitions, id %x", len(got.Partitions), partitions, got.TopicID)
 			}
 			for _, p := range got.Partitions {
-				if p.ErrorCode != 0 || p.Leader < 0 || len(p.ISR) < brokerCount {
+				if p.ErrorCode != 0 || p.Leader < 0 || len(p.Replicas) == 0 || len(p.ISR) < len(p.Replicas) {
 					return fmt.Errorf("partition %d: leader %d, in sync %v, code %d", p.Partition, p.Leader, p.ISR, p.ErrorCode)
 				}
 			}

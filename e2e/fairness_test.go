@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rivalry is a contest without a last place: writers that send again at once, with
+// the next offset that they were told, through proxies that do not know of each
+// other. What counts is who wins.
+type rivalry struct {
+	proxies  int
+	replicas int16
+	late     time.Duration // how much later than the others the last proxy's writers begin
+	trip     time.Duration // of a writer's way to its proxy and back, besides what is real
+	writers  int           // in all, spread over the proxies
+}
+
+// rivals are the writers of one proxy together.
+type rivals struct {
+	wins, rounds int
+	together     int // wins while all took part
+	longestOfOne int // most rounds that one of them lost in a row
+	longestOfAll int // most places in a row that none of them got
+}
+
+func (r rivalry) String() string {
+	return fmt.Sprintf("%d replicas, %d proxies, %v late, %v away", r.replicas, r.proxies, r.late, r.trip)
+}
+
+// rivalWin is a place that was won.
+type rivalWin struct {
+	place int64
+	proxy int
+	at    time.Duration
+}
+
+// run lets writers race on a topic of its own for so long, all of them.
+func (r rivalry) run(t *testing.T, proxies []*proxyProcess, lasts time.Duration) []rivals {
+	t.Helper()
+	topic := strings.NewReplacer(" ", "-", ",", "").Replace(fmt.Sprintf("shared %d of %v", r.writers, r))
+	createReplicatedTopic(t, adminAt(t, brokers.addresses()...), topic, 1, r.replicas, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), r.late+lasts)
+	defer cancel()
+	all := make([]rivals, r.proxies)
+	var wins []rivalWin
+	var mu sync.Mutex // guards both
+	var group sync.WaitGroup
+	began := time.Now()
+	c := &contest{topic: topic}
+	for id := range r.writers {
+		proxy := id % r.proxies
+		w := writer{contest: c, id: id, bootstrap: proxies[proxy].bootstrap}
+		group.Go(func() {
+			defer w.hangUp()
+			if proxy == r.proxies-1 {
+				pause(ctx, r.late)
+			}
+			won, rounds, longest := w.rival(ctx, t, r.trip)
+			mu.Lock()
+			defer mu.Unlock()
+			all[proxy].rounds += rounds
+			all[proxy].longestOfOne = max(all[proxy].longestOfOne, longest)
+			for place, at := range won {
+				wins = append(wins, rivalWin{place, proxy, at.Sub(began)})
+			}
+		})
+	}
+	group.Wait()
+	r.count(all, wins)
+	r.report(t, all, lasts)
+	return all
+}
+
+// rival sends until ctx ends, and tells which places it won and when, how often it
+// sent, and how often in a row in vain.
+func (w *writer) rival(ctx context.Context, t *testing.T, trip time.Duration) (places map[int64]time.Time, rounds, longest int) {
+	places = map[int64]time.Time{}
+	next, losing := int64(0), 0
+	for ctx.Err() == nil {
+		if w.conn == nil && !w.connect() {
+			pause(ctx, 50*time.Millisecond)
+			continue
+		}
+		pause(ctx, trip)
+		a, following, err := w.attempt(next)
+		if err != nil {
+			t.Errorf("writer %d: %v", w.id, err)
+			break
+		}
+		rounds++
+		switch a.outcome {
+		case won:
+			places[next] = time.Now()
+			losing = -1
+		case unknown, notWritten:
+			w.hangUp()
+		}
+		losing++
+		longest = max(longest, losing)
+		next = following
+	}
+	return places, rounds, longest
+}
+
+// count adds up what each proxy won.
+func (r rivalry) count(all []rivals, wins []rivalWin) {
+	slices.SortFunc(wins, func(a, b rivalWin) int { return int(a.place - b.place) })
+	last := make([]int64, len(all))
+	for _, w := range wins {
+		p := &all[w.proxy]
+		p.wins++
+		if w.at >= r.late {
+			p.together++
+		}
+		p.longestOfAll = max(p.longestOfAll, int(w.place-last[w.proxy]))
+		last[w.proxy] = w.place
+	}
+}
+
+func (r rivalry) report(t *testing.T, all []rivals, lasts time.Duration) {
+	t.Helper()
+	var shares []string
+	for i, share := range rivalShares(all) {
+		shares = append(shares, fmt.Sprintf("%.0f%% (%d in a row lost by one writer, %d places by all)", 100*share, all[i].longestOfOne, all[i].longestOfAll))
+	}
+	total := 0
+	for _, p := range all {
+		total += p.together
+	}
+	t.Logf("%v: %.0f wins/s; %s", r, float64(total)/lasts.Seconds(), strings.Join(shares, ", "))
+}
+
+// rivalShares are the proxies' of the places won while all took part.
+func rivalShares(all []rivals) []float64 {
+	total := 0
+	for _, p := range all {
+		total += p.together
+	}
+	var shares []float64
+	for _, p := range all {
+		shares = append(shares, float64(p.together)/float64(max(total, 1)))
+	}
+	return shares
+}
+
+// TestProxiesShareAPartition: none is starved by another that appends from
+// acknowledgements while it must read views, nor one that comes late. How even
+// the shares are, and what the pauses cost, is measured without chance in the
+// fence's own tests, and shown here.
+func TestProxiesShareAPartition(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	var proxies []*proxyProcess
+	for range 3 {
+		proxies = append(proxies, startProxy(t, "--require", "shared-*"))
+	}
+	const late = 3 * time.Second
+	races := []rivalry{
+		{proxies: 2, replicas: 1}, {proxies: 3, replicas: 1, late: late},
+		{proxies: 2, replicas: 3, late: late}, {proxies: 3, replicas: 3},
+	}
+	if longRuns {
+		races = append(races, rivalry{proxies: 1, replicas: 1}, rivalry{proxies: 1, replicas: 3},
+			rivalry{proxies: 3, replicas: 1}, rivalry{proxies: 2, replicas: 1, late: late},
+			rivalry{proxies: 2, replicas: 3}, rivalry{proxies: 3, replicas: 3, late: late})
+		for _, r := range slices.Clone(races) {
+			r.trip = 3 * time.Millisecond
+			races = append(races, r)
+		}
+	}
+	for _, r := range races {
+		r.writers = 6
+		shares := rivalShares(r.run(t, proxies, 10*time.Second))
+		if got, least := slices.Min(shares), 0.5/float64(r.proxies); got < least {
+			t.Errorf("%v: the smallest share is %.2f, want at least %.2f", r, got, least)
+		}
+	}
+}
+
+// TestFiftyWritersOfAPartition: each wins within a bounded number of rounds, all
+// through one proxy.
+func TestFiftyWritersOfAPartition(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	const writers = 50
+	p := startProxy(t, "--require", "shared-*")
+	for _, replicas := range []int16{1, 3} {
+		r := rivalry{proxies: 1, replicas: replicas, writers: writers}
+		all := r.run(t, []*proxyProcess{p}, 5*time.Second)
+		if got := all[0].longestOfOne; got > 8*writers {
+			t.Errorf("%v: one of %d writers lost %d races in a row", r, writers, got)
+		}
+	}
+}
