@@ -44,27 +44,20 @@ func (p *Partition) recalled(t *Ticket) bool {
 		return true
 	}
 	for _, o := range p.upstream {
-		if o != t && o.isUpstream() && t.tieTo(o.Records, o.Expected) {
+		if i := slices.Index(o.Records, t.Records[0]); i >= 0 && o != t && o.isUpstream() {
+			t.tie(o.Expected + ps.Offset(i))
 			p.changed = true
 			return true
 		}
 	}
 	for _, u := range p.state.Unsettled() {
-		if t.tieTo(u.Records, u.Expected) {
+		// What is settled of it leaves nothing to wait for: a batch that is tied to
+		// that, and is not there, would be free again and tied without end.
+		if at, open := u.Tried(t.Records[0]); open {
+			t.tie(at)
 			p.changed = true
 			return true
 		}
 	}
 	return false
-}
-
-// tieTo ties the ticket to where its first record was tried, if that is one of
-// these, the first of which was tried at an offset: clients cut batches anew.
-func (t *Ticket) tieTo(records []ps.Record, at ps.Offset) bool {
-	i := slices.Index(records, t.Records[0])
-	if i < 0 {
-		return false
-	}
-	t.tie(at + ps.Offset(i))
-	return true
 }

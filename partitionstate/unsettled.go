@@ -160,6 +160,17 @@ func (u *Unsettled) Overlaps(expected Offset, records []Record) bool {
 	return false
 }
 
+// Tried is where a record was tried, if it is one of the transmission's that is not
+// settled.
+func (u *Unsettled) Tried(r Record) (at Offset, open bool) {
+	for i, mine := range u.Records {
+		if !u.gone[i] && mine == r {
+			return u.Expected + Offset(i), true
+		}
+	}
+	return NoOffset, false
+}
+
 // Misplaces reports whether a record found at an offset is one of the
 // transmission's, not settled, that was promised another offset.
 func (u *Unsettled) Misplaces(r Record, at Offset) bool {
