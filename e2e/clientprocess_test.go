@@ -87,8 +87,10 @@ func (e *clientError) String() string {
 // clientProcess is a running program of e2e/clients.
 type clientProcess struct {
 	version string
+	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	stderr  *processOutput
+	read    chan struct{} // closed when its output has ended
 
 	mu      sync.Mutex
 	lastTag int
@@ -96,58 +98,120 @@ type clientProcess struct {
 	ended   error                        // why nothing more will be reported
 }
 
-var errClientEnded = errors.New("the client's program ended")
+var (
+	errClientEnded = errors.New("the client's program ended")
+	errNoVersion   = errors.New("the client's program did not tell its version")
+)
 
-// startClient runs a program until the test ends.
+// clientProcesses are those that run, by command line. Tests share them, since
+// some take seconds to start; TestMain ends them.
+var clientProcesses struct {
+	sync.Mutex
+	running map[string]*clientProcess
+}
+
+// startClient returns the program of a command line, running it if no test did
+// so far. Its producers need names of their own.
 func startClient(t *testing.T, argv []string) *clientProcess {
 	t.Helper()
+	c, err := sharedClient(argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, from := c.stderr.lines(0)
+	t.Cleanup(func() {
+		if t.Failed() {
+			said, _ := c.stderr.lines(from)
+			t.Logf("what %s said:\n%s", strings.Join(argv, " "), strings.Join(said[max(0, len(said)-30):], "\n"))
+		}
+	})
+	return c
+}
+
+func sharedClient(argv []string) (*clientProcess, error) {
+	key := strings.Join(argv, " ")
+	clientProcesses.Lock()
+	defer clientProcesses.Unlock()
+	if c := clientProcesses.running[key]; c != nil && c.alive() {
+		return c, nil
+	}
+	c, err := launchClient(argv)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if clientProcesses.running == nil {
+		clientProcesses.running = make(map[string]*clientProcess)
+	}
+	clientProcesses.running[key] = c
+	return c, nil
+}
+
+// endClients ends all programs of clients; they must do so in order.
+func endClients() error {
+	clientProcesses.Lock()
+	defer clientProcesses.Unlock()
+	var failed error
+	for key, c := range clientProcesses.running {
+		if err := c.end(); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w\n%s", key, err, c.stderr.tail(10)))
+		}
+	}
+	return failed
+}
+
+func launchClient(argv []string) (*clientProcess, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = kafkacluster.DieWithParent()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	c := &clientProcess{stdin: stdin, stderr: &processOutput{}, waiting: make(map[string]chan clientReport)}
+	c := &clientProcess{
+		cmd: cmd, stdin: stdin, stderr: &processOutput{},
+		waiting: make(map[string]chan clientReport), read: make(chan struct{}),
+	}
 	cmd.Stderr = c.stderr
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 1<<20)
-	read := make(chan struct{})
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		limit := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		<-read
-		limit.Stop()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%s ended with %v", argv[0], err)
-		}
-		if t.Failed() {
-			t.Logf("what %s said:\n%s", strings.Join(argv, " "), c.stderr.tail(30))
-		}
-	})
 	var hello struct {
 		Version string `json:"version"`
 	}
 	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &hello) != nil || hello.Version == "" {
-		close(read)
-		t.Fatalf("%q did not tell its version: %q\n%s", argv, lines.Text(), c.stderr.tail(30))
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, fmt.Errorf("%w: %q\n%s", errNoVersion, lines.Text(), c.stderr.tail(30))
 	}
 	c.version = hello.Version
-	go func() {
-		defer close(read)
-		c.readReports(lines)
-	}()
-	return c
+	go c.readReports(lines)
+	return c, nil
+}
+
+// alive reports whether the program takes commands.
+func (c *clientProcess) alive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended == nil
+}
+
+// end closes the program's input, and waits for it.
+func (c *clientProcess) end() error {
+	_ = c.stdin.Close()
+	limit := time.AfterFunc(20*time.Second, func() { _ = c.cmd.Process.Kill() })
+	defer limit.Stop()
+	<-c.read
+	return c.cmd.Wait()
 }
 
 // readReports ends when the program does.
 func (c *clientProcess) readReports(lines *bufio.Scanner) {
+	defer close(c.read)
 	for lines.Scan() {
 		var report clientReport
 		if err := json.Unmarshal(lines.Bytes(), &report); err != nil {

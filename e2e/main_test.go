@@ -55,5 +55,6 @@ func setUpAndRun(m *testing.M) (status int, err error) {
 		return 0, err
 	}
 	defer brokers.stop()
-	return m.Run(), nil
+	status = m.Run()
+	return status, endClients()
 }

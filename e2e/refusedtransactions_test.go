@@ -124,7 +124,9 @@ func (w *transactionWriter) run(t *testing.T, transaction refusedTransaction) {
 		}
 		w.saw(t, abortColumn, "fails", w.process.do(t, clientCommand{Do: "abort", Producer: id}).Error)
 	}
-	if err := w.elsewhere(t, id, transaction.name+": elsewhere"); err != nil {
+	err := w.elsewhere(t, id, transaction.name+": elsewhere")
+	w.must(t, id, "close")
+	if err != nil {
 		w.saw(t, againColumn, "dead", err)
 		anew := id + "-anew"
 		w.open(t, anew, id)
@@ -135,7 +137,6 @@ func (w *transactionWriter) run(t *testing.T, transaction refusedTransaction) {
 		return
 	}
 	w.saw(t, againColumn, "", nil)
-	w.must(t, id, "close")
 }
 
 // checkCommitted reads what became of all transactions, from the brokers.

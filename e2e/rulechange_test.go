@@ -66,6 +66,7 @@ func TestRuleChangesForRealClients(t *testing.T) {
 	}
 	for _, w := range slices.Concat(before, during) {
 		w.check(t)
+		w.process.must(t, clientCommand{Do: "close", Producer: w.producer})
 	}
 	if !t.Failed() {
 		checkDocument(t, "rules", &seen)

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -113,14 +114,10 @@ public class Refusals {
         say(JSON.createObjectNode().put("tag", command.get("tag").asText()).put("offset", offset));
     }
 
-    /** An exception that wraps another is told with it. */
+    /** Transactional methods throw an earlier error as it is, or as the cause of a bare KafkaException: that is luck. */
     static void failed(JsonNode command, Throwable e) {
-        String kind = e.getClass().getSimpleName();
-        Throwable told = e;
-        if (e.getCause() != null) {
-            told = e.getCause();
-            kind += " (" + told.getClass().getSimpleName() + ")";
-        }
+        Throwable told = e.getClass() == KafkaException.class && e.getCause() != null ? e.getCause() : e;
+        String kind = told.getClass().getSimpleName();
         ObjectNode report = JSON.createObjectNode().put("tag", command.get("tag").asText());
         report.putObject("error").put("kind", kind).put("code", Errors.forException(told).code()).put("message", e.getMessage());
         say(report);

@@ -27,9 +27,16 @@ class Owner:
             config["transactional.id"] = command["transactional_id"]
         self.producer = Producer(config, logger=None)
         self.open = True
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
         if command["transactional_id"]:
             self.producer.init_transactions(TIMEOUT)
+
+    def close(self):
+        self.open = False
+        self.thread.join()
+        self.producer.purge()
+        self.producer.flush(TIMEOUT)
 
     def serve(self):
         while self.open:
@@ -88,9 +95,8 @@ def main():
             elif do == "next":
                 offset = next_offset(command)
             elif do == "close":
-                owner.open = False
-                owner.producer.purge()
-                owner.producer.flush(TIMEOUT)
+                owner.close()
+                del owners[command["producer"]]
             else:
                 raise ValueError(do)
             session.done(command, offset)
