@@ -18,6 +18,7 @@ import (
 //
 //	config [marking=log-start|none] [rounds=n] [max-unsettled=n] [max-producers=n] [keep=10m] [fair] [broken=guard]
 //	    a new partition that knows nothing
+//	old a at=5 …, as for admit: does it cost a reading of old records?
 //	admit a at=5 [records=x,y] [append-id] [node=1] [opened=-1h] [hold=10s] [answer=5s] [ts=-1h]
 //	    [replay=content|off] | admit a at=end [tried=5] …
 //	    [producer=7/0/15 [conn=1]]
@@ -125,6 +126,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "admit":
 		return s.effects(s.part.Admit(now, s.ticket(a)))
+	case "old":
+		return fmt.Sprintf("%v\n", s.part.ReadsOld(now, &s.ticket(a).Batch))
 	case "refused":
 		return s.effects(s.part.Refused(now, s.ticket(a)))
 	case "view":

@@ -235,6 +235,12 @@ func (s *State) Known(from, upTo Offset) ([]Record, bool) { return s.recent.get(
 // unless they carry append-ids.
 func (s *State) Recall(records []Record) (Offset, bool) { return s.recent.find(records) }
 
+// Old reports whether an offset lies further back than records are remembered:
+// whoever wants the record there has it read from the log, and it is not kept.
+func (s *State) Old(o Offset) bool {
+	return len(s.recent.records) > 0 && o < s.recent.base || s.hasEnd && s.committed-o > recentMax
+}
+
 // Learned notes committed records that were read from the log.
 func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }
 

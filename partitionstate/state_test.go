@@ -279,3 +279,19 @@ func TestContradictsOnlyWithinTheEpoch(t *testing.T) {
 		t.Error("got a contradiction to nothing")
 	}
 }
+
+// Far behind the end, or before what is remembered, a record would have to be read
+// each time.
+func TestOldOffsets(t *testing.T) {
+	var s State
+	if s.Old(0) {
+		t.Error("old, though nothing is known of the end")
+	}
+	s.SeeCommitted(2, 10_000, 1)
+	s.Learned(9_000, run(0, 100))
+	for o, want := range map[Offset]bool{0: true, 10_000 - recentMax - 1: true, 8_999: true, 9_000: false, 9_500: false, 10_000: false} {
+		if got := s.Old(o); got != want {
+			t.Errorf("%d: got %v, want %v", o, got, want)
+		}
+	}
+}

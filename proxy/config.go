@@ -139,6 +139,11 @@ type Config struct {
 	// MaxReadings bounds the readings of views and records that go on at one
 	// broker at the same time; default 128. Others wait for their turn.
 	MaxReadings int
+	// OldReadsPerSecond bounds, for each client connection, the batches that
+	// expect an offset so far back that its record has to be read from the log
+	// each time, to tell whether it is their own; default 100, and twice as many
+	// at once. Others are held until it is their turn.
+	OldReadsPerSecond int
 	// MaxReadBackBytes bounds what one round of reading records back takes in;
 	// default 8 MiB. At least one batch is read whole.
 	MaxReadBackBytes int

@@ -73,6 +73,8 @@ type conn struct {
 	rights      writeRights
 	// watching are the batches in frame whose answer is to be looked at.
 	watching *watch
+	// oldReads is what it may spend on batches for old offsets.
+	oldReads allowance
 	// lookupUntil ends the readings that the request in frame waits for; zero:
 	// it has not waited for any.
 	lookupUntil time.Time
@@ -87,6 +89,7 @@ type conn struct {
 func newConn(p *Proxy, client net.Conn, target int32) *conn {
 	c := &conn{p: p, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
 	c.moved.L = &c.mu
+	c.oldReads.perSecond = p.cfg.OldReadsPerSecond
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.in = wire.NewInbox(c.client, inboxBytes, p.cfg.MaxFrameBytes+4)
 	return c

@@ -73,6 +73,8 @@ type exchange struct {
 	clientID []byte // in the request's frame
 	timeout  time.Duration
 	arrived  ps.Instant
+	// putOff are the entries that wait to be admitted; see allowance.
+	putOff []*entry
 
 	// signal has capacity 1 and is never closed: something became ready or was
 	// decided while the clientLoop waits for held entries.
@@ -341,8 +343,11 @@ func (x *exchange) cancel() {
 		e := &x.entries[i]
 		if !e.admitted {
 			x.mu.Lock()
-			waits := e.state == entryReady
+			waits := e.state != entryDone && e.state != entrySent
 			x.mu.Unlock()
+			if waits && e.lane != nil { // put off
+				e.lane.users.Add(-1)
+			}
 			if waits {
 				x.giveUp(e)
 			}

@@ -27,13 +27,14 @@ const (
 	limitReadings      = "max_readings"
 	limitReadBack      = "max_read_back_bytes"
 	limitAnswer        = "answer_max"
+	limitOldReads      = "old_reads_per_second"
 	limitRuleTopics    = "max_rule_topics"
 )
 
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
-		limitReadings, limitReadBack, limitAnswer}
+		limitReadings, limitReadBack, limitAnswer, limitOldReads}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )

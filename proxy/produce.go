@@ -183,8 +183,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		e.ticket.Owner = e
 		e.records = p.Records
 		e.lane = f.lane(key)
-		e.admitted = true
-		e.lane.admit(&e.ticket)
+		x.admitOrPutOff(e)
 	}
 }
 
@@ -331,13 +330,29 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 			x.cancel()
 			return err
 		}
-		select {
-		case <-x.signal:
-		case <-x.c.ctx.Done():
+		if err := x.awaitChange(); err != nil {
 			x.cancel()
-			return context.Cause(x.c.ctx)
+			return err
 		}
 	}
+}
+
+// awaitChange waits until something became ready or was decided, or until more
+// of what was put off can be admitted.
+func (x *exchange) awaitChange() error {
+	var admit <-chan time.Time
+	if wait := x.admitPutOff(); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		admit = timer.C
+	}
+	select {
+	case <-x.signal:
+	case <-admit:
+	case <-x.c.ctx.Done():
+		return context.Cause(x.c.ctx)
+	}
+	return nil
 }
 
 // takeReady marks the ready entries as sent and tells whether others are held,

@@ -176,6 +176,7 @@ func (c *Config) defaultNumbers() error {
 		{"MaxTopics", &c.MaxTopics, 100_000},
 		{"MaxUnknown", &c.MaxUnknown, 1024},
 		{"MaxReadings", &c.MaxReadings, 128},
+		{"OldReadsPerSecond", &c.OldReadsPerSecond, 100},
 		{"MaxReadBackBytes", &c.MaxReadBackBytes, 8 * mebibyte},
 		{"MaxControlBytes", &c.MaxControlBytes, 64 * mebibyte},
 		{"MaxPendingRequests", &c.MaxPendingRequests, 1024},

@@ -109,7 +109,7 @@ func TestInForceKeepsWhatIsGiven(t *testing.T) {
 		}}},
 		AssertedProducerExpiry: time.Hour, AssertedConnectionIdle: time.Hour, AssertedExpiryCheck: time.Hour,
 		MaxFrameBytes: 7, MaxDecompressedBytes: 7, MaxProducePartitions: 7, MaxPendingRequests: 7, MaxConnections: 7,
-		AnswerMax: time.Second, MaxAddPartitionsBytes: 7, MaxTopics: 7, MaxUnknown: 7, MaxReadings: 7, MaxReadBackBytes: 7, MaxControlBytes: 7,
+		AnswerMax: time.Second, MaxAddPartitionsBytes: 7, MaxTopics: 7, MaxUnknown: 7, MaxReadings: 7, OldReadsPerSecond: 7, MaxReadBackBytes: 7, MaxControlBytes: 7,
 		ControlTimeout: time.Second, MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
 		IdleTimeout: time.Second, DrainTimeout: time.Second,
 	}

@@ -61,6 +61,7 @@ type settingFlags struct {
 	MaxUnknown           *string `help:"Appends of unknown outcome in a partition; default ${max_unknown}." placeholder:"N" group:"limits"`
 	MaxAddPartitions     *string `help:"A request that names a transaction's partitions; default ${max_add_partitions}." placeholder:"SIZE" group:"limits"`
 	MaxReadings          *string `help:"The proxy's own readings at one broker at once; default ${max_readings}." placeholder:"N" group:"limits"`
+	OldReadsPerSecond    *string `help:"Appends of a connection for offsets far back, each of which is read; default ${old_reads_per_second}." placeholder:"N" group:"limits"`
 	MaxReadBack          *string `help:"One round of reading records back; default ${max_read_back}." placeholder:"SIZE" group:"limits"`
 	MaxControlAnswer     *string `help:"Largest answer to the proxy itself; default ${max_control_answer}." placeholder:"SIZE" group:"limits"`
 	ControlTimeout       *string `help:"One request of the proxy's own; default ${control_timeout}." placeholder:"TIME" group:"limits"`
@@ -175,6 +176,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			MaxUnknown:           optional(f.MaxUnknown),
 			MaxAddPartitions:     optional(f.MaxAddPartitions),
 			MaxReadings:          optional(f.MaxReadings),
+			OldReadsPerSecond:    optional(f.OldReadsPerSecond),
 			MaxReadBack:          optional(f.MaxReadBack),
 			MaxControlAnswer:     optional(f.MaxControlAnswer),
 			ControlTimeout:       optional(f.ControlTimeout),

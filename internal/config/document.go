@@ -86,6 +86,8 @@ type Limits struct {
 	MaxUnknown Value `yaml:"max_unknown"`
 	// MaxReadings is proxy.Config.MaxReadings, a number.
 	MaxReadings Value `yaml:"max_readings"`
+	// OldReadsPerSecond is proxy.Config.OldReadsPerSecond, a number.
+	OldReadsPerSecond Value `yaml:"old_reads_per_second"`
 	// MaxReadBack is proxy.Config.MaxReadBackBytes, a size.
 	MaxReadBack Value `yaml:"max_read_back"`
 	// MaxControlAnswer is proxy.Config.MaxControlBytes, a size.

@@ -78,7 +78,7 @@ var kindNames = map[proxy.BrokerKind]string{proxy.AutoKind: "auto", proxy.Apache
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
 	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views",
 	"producer_keep", "max_producers", "idle_producers", "max_rule_topics",
-	"max_topics", "max_unknown", "max_add_partitions", "max_readings", "max_read_back", "max_control_answer", "control_timeout"}
+	"max_topics", "max_unknown", "max_add_partitions", "max_readings", "old_reads_per_second", "max_read_back", "max_control_answer", "control_timeout"}
 
 // Effective gives the settings in the words of the file.
 func (s *Settings) Effective() Effective {
@@ -123,6 +123,7 @@ func (s *Settings) Effective() Effective {
 			"max_unknown":            strconv.Itoa(p.MaxUnknown),
 			"max_add_partitions":     size(p.MaxAddPartitionsBytes),
 			"max_readings":           strconv.Itoa(p.MaxReadings),
+			"old_reads_per_second":   strconv.Itoa(p.OldReadsPerSecond),
 			"max_read_back":          size(p.MaxReadBackBytes),
 			"max_control_answer":     size(p.MaxControlBytes),
 			"control_timeout":        duration(p.ControlTimeout),

@@ -215,6 +215,7 @@ func (r *resolver) limits() {
 	p.MaxUnknown = r.count(l.MaxUnknown, "limits.max_unknown", p.MaxUnknown, 1, 1<<20)
 	p.MaxAddPartitionsBytes = r.size(l.MaxAddPartitions, "limits.max_add_partitions", p.MaxAddPartitionsBytes, kib, math.MaxInt32)
 	p.MaxReadings = r.count(l.MaxReadings, "limits.max_readings", p.MaxReadings, 1, 1<<16)
+	p.OldReadsPerSecond = r.count(l.OldReadsPerSecond, "limits.old_reads_per_second", p.OldReadsPerSecond, 1, 1<<20)
 	p.MaxReadBackBytes = r.size(l.MaxReadBack, "limits.max_read_back", p.MaxReadBackBytes, kib, gib)
 	p.MaxControlBytes = r.size(l.MaxControlAnswer, "limits.max_control_answer", p.MaxControlBytes, mib, math.MaxInt32)
 	p.ControlTimeout = r.duration(l.ControlTimeout, "limits.control_timeout", p.ControlTimeout, 10*time.Millisecond, time.Minute)
