@@ -35,6 +35,7 @@ type attempt struct {
 	outcome  outcome
 	offset   int64  // acknowledged, if won
 	answer   string // as the client saw it
+	code     error  // of the answer, where it has no condition
 	// anywhere: it has no condition, and expected nothing.
 	anywhere bool
 }

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// An attack has writers of all habits write one partition through two proxies,
+// each of which has a rogue between it and the brokers, while processes are frozen
+// and the leader moves. In the end the log is held against what was told.
+const (
+	attackTime  = 20 * time.Second
+	attackOneIn = 15
+)
+
+// attackDuration is for how long the attack goes on.
+func attackDuration() time.Duration {
+	if s := os.Getenv("OFFSETPROXY_ATTACK_SECONDS"); s != "" {
+		n, _ := strconv.Atoi(s)
+		return time.Duration(n) * time.Second
+	}
+	if longRuns {
+		return 10 * attackTime
+	}
+	return attackTime
+}
+
+// attack runs one and returns what is wrong.
+func attack(t *testing.T, topic string, seed uint64, duration time.Duration, flags ...string) []string {
+	t.Helper()
+	var proxies []*proxyProcess
+	var rogues []*rogue
+	for i := range uint64(2) {
+		r := startRogue(t, seed+i, attackOneIn)
+		rogues = append(rogues, r)
+		p := newProxyProcess(t)
+		p.start(t, program, append([]string{
+			"--bootstrap", r.bootstrap, "--listen", p.bootstrap,
+			"--broker-ports", p.brokerPorts(), "--broker-kind", brokers.kind(), "--enforce", topic,
+		}, flags...)...)
+		proxies = append(proxies, p)
+	}
+	createTopic(t, adminAt(t, brokers.addresses()...), topic, 1)
+	log := &attacked{topic: topic}
+	ctx, cancel := context.WithTimeout(t.Context(), duration)
+	defer cancel()
+	var group sync.WaitGroup
+	for i := range 2 * int(habits) {
+		w := &attackWriter{log: log, id: i, habit: habit(i % int(habits)), proxies: proxies, at: i / int(habits)}
+		group.Go(func() {
+			if err := w.run(ctx); err != nil {
+				t.Errorf("writer %d: %v", w.id, err)
+			}
+		})
+	}
+	for i, p := range proxies {
+		group.Go(func() {
+			if err := log.franzWriter(ctx, 100+i, p.bootstrap); err != nil {
+				t.Errorf("franz-go: %v", err)
+			}
+		})
+	}
+	attackProcesses(ctx, t, topic, seed, proxies)
+	group.Wait()
+	for i, r := range rogues {
+		did := r.settle()
+		t.Logf("rogue %d: passed %d, disturbed %v", i, did[letPass], did[1:])
+	}
+	counts := map[string]map[outcome]int{}
+	for _, a := range log.attempts {
+		kind := "franz"
+		if a.writer < 100 {
+			kind = habit(a.writer % int(habits)).String()
+		}
+		if counts[kind] == nil {
+			counts[kind] = map[outcome]int{}
+		}
+		counts[kind][a.outcome]++
+	}
+	stored := readLog(t, topic, 0)
+	t.Logf("%d records, %d transmissions, %d attempts: %v", len(stored), log.transmissions, len(log.attempts), counts)
+	return checkLog(stored, log.attempts, 0, int64(len(stored)))
+}
+
+// attackProcesses freezes proxies and the leader and moves the leader, until ctx
+// ends.
+func attackProcesses(ctx context.Context, t *testing.T, topic string, seed uint64, proxies []*proxyProcess) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	faults := faultScript{t: t, cluster: brokers.kafka, admin: adminAt(t, brokers.addresses()...), topic: topic}
+	for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, time.Duration(rng.Int64N(int64(2*time.Second)))) {
+		switch r := rng.IntN(10); {
+		case r < 6:
+			p := proxies[rng.IntN(len(proxies))].cmd.Process
+			_ = p.Signal(syscall.SIGSTOP)
+			time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			_ = p.Signal(syscall.SIGCONT)
+		case r < 8:
+			if err := faults.moveLeader(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		default:
+			partition, err := faults.partition(ctx)
+			if err != nil || partition.Leader < 0 {
+				continue
+			}
+			leader := kafkacluster.NodeID(partition.Leader)
+			t.Logf("leader %d is frozen", leader)
+			_ = faults.cluster.Pause(leader)
+			time.Sleep(time.Second + time.Duration(rng.Int64N(int64(9*time.Second))))
+			_ = faults.cluster.Resume(leader)
+		}
+	}
+}
+
+// TestAttack disturbs all that can be disturbed without breaking a condition that
+// the promises hold under.
+func TestAttack(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	violations := attack(t, "attack", seed, attackDuration())
+	for _, v := range violations[:min(10, len(violations))] {
+		t.Error(v)
+	}
+}
+
+// TestAttackWithoutTheFenceSucceeds is its twin.
+func TestAttackWithoutTheFenceSucceeds(t *testing.T) {
+	requireKafka(t)
+	needsFence(t)
+	violations := attack(t, "attack-unsafe", 1, attackTime/2, "--unsafe")
+	t.Logf("%d violations", len(violations))
+	if len(violations) == 0 {
+		t.Error("the attack had no victim, so it proves nothing about the fence")
+	}
+}
