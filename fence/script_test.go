@@ -2,6 +2,7 @@ package fence
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -203,6 +204,9 @@ func (s *script) configure(a arguments) {
 }
 
 func (s *script) record(name string, appendID bool) ps.Record {
+	if appendID {
+		name += " append-id" // a header like others, of which the digest is
+	}
 	if s.digests[name] == 0 {
 		s.digests[name] = uint64(len(s.digests) + 1)
 	}
@@ -291,11 +295,10 @@ func (s *script) stored(a arguments, fields []string) StoredRecord {
 		r.Control = true
 		return r
 	}
-	r.Record = s.record(fields[1], false)
+	r.Record = s.record(fields[1], slices.Contains(fields[2:], "append-id"))
 	for _, f := range fields[2:] {
 		switch key, value, _ := strings.Cut(f, "="); key {
-		case "append-id":
-			r.AppendID = true
+		case "append-id": // part of the record
 		case "append-time":
 			r.AppendTime = true
 		case "seq":

@@ -67,7 +67,7 @@ func compare(expected ps.Offset, records []ps.Record, upTo ps.Offset, s *Stored)
 		case !ok:
 			c.missing++
 			continue
-		case !st.Control && st.Record == r:
+		case !st.Control && st.Digest == r.Digest:
 			c.equal++
 			c.allAppendIDs = c.allAppendIDs && r.AppendID
 		default:
@@ -108,9 +108,9 @@ func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
 		if known, ok := p.state.Known(t.Expected, upTo); ok {
 			c := comparison{allAppendIDs: true}
 			for i, k := range known {
-				if k == t.Records[i] {
+				if k.Digest == t.Records[i].Digest {
 					c.equal++
-					c.allAppendIDs = c.allAppendIDs && k.AppendID
+					c.allAppendIDs = c.allAppendIDs && t.Records[i].AppendID
 				} else {
 					c.other++
 				}

@@ -89,10 +89,13 @@ type Now struct {
 	Wall    Timestamp
 }
 
-// Record is what identifies one record: a digest of its key, value and
-// headers, and whether an append-id is among the headers. Equal digests mean
-// equal records.
+// Record is what identifies one record.
 type Record struct {
-	Digest   uint64
+	// Digest is of its key, value and headers. Equal digests mean equal records.
+	Digest uint64
+	// AppendID: an append-id is among the headers and, in a batch that a client
+	// sends, among those of each other record. Where a batch has no condition
+	// some may have one, so that a stored record can have it and the same record
+	// of its batch not: whether the log holds a record, its digest tells.
 	AppendID bool
 }

@@ -57,6 +57,8 @@ func TestRetryOfAnIdempotentClientIsTheSameSuccess(t *testing.T) {
 func TestRetryOfAnUnconditionalBatchIsNoSecondAppend(t *testing.T) {
 	for name, batch := range map[string][]byte{
 		"idempotent": sequenced(0, 0, plain("a")), "not idempotent": plain("a"),
+		// Without a condition append-id is anybody's header.
+		"append-ids on some": sequenced(0, 0, batchOf(batchOptions{}, record{value: "a", appendID: "x"}, record{value: "b"})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLeader(t, "fenced")
@@ -73,11 +75,14 @@ func TestRetryOfAnUnconditionalBatchIsNoSecondAppend(t *testing.T) {
 			c.send(oneFenced(slices.Clone(batch)))
 			c.ExpectClosed()
 			got := r.dial().one(0, slices.Clone(batch))
-			want := []string{"a"}
-			if name == "not idempotent" {
-				want = []string{"a", "a"} // the twin: it is another batch
+			want, at := []string{"a"}, int64(0)
+			switch name {
+			case "not idempotent":
+				want, at = []string{"a", "a"}, 1 // the twin: it is another batch
+			case "append-ids on some":
+				want = []string{"a", "b"}
 			}
-			wantResult(t, got, 0, int64(len(want)-1), "")
+			wantResult(t, got, 0, at, "")
 			if got := l.values("fenced", 0); !slices.Equal(got, want) {
 				t.Errorf("got %v in the log, want %v", got, want)
 			}
