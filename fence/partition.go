@@ -102,11 +102,13 @@ func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 // Tick looks at everything again because time has passed.
 func (p *Partition) Tick(now ps.Now) []Effect { return p.run(now) }
 
-// Cancel tells that nobody waits for the ticket any more. A batch that was
-// not sent is forgotten; one that was goes on until its fate is known.
+// Cancel tells that nobody waits for the ticket any more, as its connection
+// ends. A batch that was not sent is forgotten; one that was goes on until its
+// fate is known.
 func (p *Partition) Cancel(now ps.Now, t *Ticket) []Effect {
 	p.effects = p.effects[:0]
 	t.detached = true
+	p.senders.forget(t.Connection) // it ends, and is not to be waited for
 	if t.phase == waiting {
 		p.withdrawn(now, t)
 		p.remove(t)

@@ -66,6 +66,26 @@ func TestSendersAreBounded(t *testing.T) {
 	}
 }
 
+// TestSendersThatEndAreForgotten: connections that come, lose and end must not
+// make the others wait longer for their turn.
+func TestSendersThatEndAreForgotten(t *testing.T) {
+	for name, end := range map[string]bool{"ends": true, "goes on": false} {
+		p := New(&Config{ViewMaxAge: time.Minute, ConnectionIdle: time.Minute, ProducerExpiry: time.Hour}, new(ps.State))
+		now := ps.Now{Instant: ps.Instant(time.Hour)}
+		p.senders.lost(now.Instant, 7, 1)
+		ticket := &Ticket{Batch: Batch{
+			Expected: 1, Records: []ps.Record{{Digest: 1}}, Connection: 7, HoldUntil: now.Instant.Add(time.Second),
+		}}
+		p.Admit(now, ticket)
+		if end {
+			p.Cancel(now, ticket)
+		}
+		if got, want := len(p.senders.losing) == 0, end; got != want {
+			t.Errorf("a connection that %s: got forgotten %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestNobodyWaitsForOneWhoLeft: a sender that loses, is to be first, and does not
 // come back holds up the others once, and for moments.
 func TestNobodyWaitsForOneWhoLeft(t *testing.T) {

@@ -3,12 +3,14 @@ package proxy
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -243,6 +245,33 @@ func TestTopicIsLoadedOnceForAllWhoWait(t *testing.T) {
 			t.Errorf("got %d counted as not served, want 1", got)
 		}
 	})
+}
+
+// TestWhatWasKnownOfATopicIsLetGo: what is looked up again and again keeps
+// nothing of what was known before.
+func TestWhatWasKnownOfATopicIsLetGo(t *testing.T) {
+	l := new(loads)
+	book, started := newLoads(l, 1)
+	var at ps.Instant
+	book.now = func() ps.Instant { return at }
+	_, _ = book.look(0, "a")
+	started.Wait()
+	first := func() weak.Pointer[topicEntry] {
+		e, _ := book.topics.Peek("a")
+		return weak.Make(e)
+	}()
+	for range 3 {
+		at = at.Add(topicAge + 1)
+		if _, known := book.look(0, "a"); !known {
+			t.Fatal("not known")
+		}
+		started.Wait()
+	}
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("the first entry is kept")
+	}
+	runtime.KeepAlive(book)
 }
 
 func TestTopicIsLoadedAgainAfterAWhile(t *testing.T) {

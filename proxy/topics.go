@@ -148,7 +148,8 @@ func (b *topicBook) look(node int32, name string) (fencedTopic, bool) {
 	case e.err != nil:
 		known, load = e.prior, b.now().Sub(e.at) > suspectAge
 	default:
-		known, load = &e.topic, b.old(e)
+		topic := e.topic // a copy, so that no entry keeps those before it
+		known, load = &topic, b.old(e)
 	}
 	if load {
 		e = b.renewLocked(name, known)
