@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
 // to produces to partition 0 of a topic and gives its result.
@@ -169,6 +170,19 @@ func TestWhatTakesTheRulesCode(t *testing.T) {
 		other, same := chosen.tell(v, 5)
 		if message != same || refusals[kind] && (code != 1 || other != 44) || !refusals[kind] && code != other {
 			t.Errorf("%v: got codes %d and %d, %q and %q", kind, code, other, message, same)
+		}
+	}
+}
+
+// A batch that asked for no offset, and was tried at none, is told of none.
+func TestMessagesOfBatchesThatWereTriedNowhere(t *testing.T) {
+	r := newRule(Rule{Mode: ModeEnforce})
+	for kind, want := range map[fence.Kind]string{
+		fence.PredecessorRefused: "predecessor refused: expected=end",
+		fence.Unknown:            "outcome unknown: expected=end next=7; read the partition near its end",
+	} {
+		if _, got := r.tell(fence.Verdict{Kind: kind, Next: 7}, ps.NoOffset); got != want {
+			t.Errorf("%v: got %q, want %q", kind, got, want)
 		}
 	}
 }

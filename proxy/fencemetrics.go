@@ -144,11 +144,12 @@ func (m *metrics) outcome(v fence.Verdict) {
 	m.outcomes[name].Add(1)
 }
 
-// refused counts a partition that never reached the fence.
-func (m *metrics) refused(code int16, message string) {
+// refused counts a partition that never reached the fence; denied: its client may
+// not write to the topic.
+func (m *metrics) refused(code int16, denied bool) {
 	m.outcomes[outcomeRefused].Add(1)
 	name := refusalName(code)
-	if message == messageMayNotWrite {
+	if denied && code == kerr.TopicAuthorizationFailed.Code {
 		name = refusalMayNotWrite
 	}
 	if name == refusalTooLarge {

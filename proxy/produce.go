@@ -169,7 +169,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 			code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
 		}
 		if code != 0 {
-			f.metrics.refused(code, message)
+			f.metrics.refused(code, x.c.rights.denied[string(p.Topic)])
 			f.logRefusal(x.c, p, code, message)
 			x.refuse(e, code, message)
 			continue

@@ -56,6 +56,9 @@ func (r *rule) tell(v fence.Verdict, expected ps.Offset) (int16, string) {
 		}
 		return kerr.PolicyViolation.Code, "the proxy may not read what it needs to fence this topic: its principal needs DESCRIBE and READ on it"
 	}
+	if expected == ps.NoOffset {
+		return kerr.UnknownServerError.Code, fmt.Sprintf("outcome unknown: expected=end next=%d; read the partition near its end", v.Next)
+	}
 	return kerr.UnknownServerError.Code, fmt.Sprintf("outcome unknown: expected=%d next=%d; read the partition from %d", expected, v.Next, expected)
 }
 
