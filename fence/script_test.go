@@ -28,6 +28,7 @@ import (
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
 //	view-failed [asked=1] [code=6] [final]
+//	committed end=7 [at=-1ms]: seen while a view is read
 //	answer a [code=0] [base=5] [lat=…]
 //	abandon a | not-sent a | unsendable a | cancel a
 //	records 1 hw=7 [start=0] [to=7] [failed [code=29] [final]]   one line of input for each record:
@@ -133,6 +134,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return s.effects(s.part.Refused(now, s.ticket(a)))
 	case "view":
 		return s.effects(s.part.ViewRead(now, ps.NodeID(a.int("asked", 1)), s.view(a)))
+	case "committed":
+		return s.effects(s.part.CommittedSeen(now, a.offset("end", 0), s.now.Add(a.ago("at", "-1ms"))))
 	case "view-failed":
 		return s.effects(s.part.ViewFailed(now, ps.NodeID(a.int("asked", 1)), int16(a.int("code", 6)), d.HasArg("final")))
 	case "answer":

@@ -33,6 +33,15 @@ func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 	return p.resume(now)
 }
 
+// CommittedSeen tells that the log was committed up to end at some time since at,
+// though the view that is being read has not come to rest: under load that
+// bypasses the proxies it may never. What is below can be refused without it.
+func (p *Partition) CommittedSeen(now ps.Now, end ps.Offset, at ps.Instant) []Effect {
+	p.effects = p.effects[:0]
+	p.state.SeeCommitted(now.Instant, end, at)
+	return p.resume(now)
+}
+
 // giveBackAt gives back the batches that wait to be sent to node.
 func (p *Partition) giveBackAt(node ps.NodeID, r Reason) {
 	for _, t := range p.tickets {

@@ -133,7 +133,8 @@ func TestProxyWithoutRightToReadTheView(t *testing.T) {
 	}
 }
 
-// A log that never rests keeps no reading going for ever.
+// A log that never rests keeps no reading going for ever. What is committed of it
+// meanwhile is known even so.
 func TestViewThatNeverRestsIsGivenUp(t *testing.T) {
 	l := newLeader(t, "fenced")
 	r := newFencedRig(t, Config{}, l)
@@ -147,7 +148,10 @@ func TestViewThatNeverRestsIsGivenUp(t *testing.T) {
 			return true
 		}
 	})
-	wantResult(t, r.dial().one(0, conditional(0, "a")), 6, -1, "not appended, send again: unreachable")
+	if got := r.dial().one(0, conditional(0, "a")); got.Code != 1 || !strings.HasPrefix(got.Message, "expected-offset taken: expected=0 next=") {
+		t.Errorf("for an offset that is taken: got %+v", got)
+	}
+	wantResult(t, r.dial().one(0, conditional(1_000_000, "a")), 6, -1, "not appended, send again: unreachable")
 	await(t, "the lane is put away", func() bool { return r.lanes() == 0 })
 }
 

@@ -23,7 +23,11 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 		at, _, err = l.leader(ctx)
 	}
 	if err == nil {
-		v, err = l.f.pool.ReadView(ctx, at, l.topic, l.key.Partition)
+		v, err = l.f.pool.ReadViewTelling(ctx, at, l.topic, l.key.Partition, func(highWatermark int64) {
+			l.step(func(p *fence.Partition, now ps.Now) []fence.Effect {
+				return p.CommittedSeen(now, ps.Offset(highWatermark), begun)
+			})
+		})
 	}
 	if errors.Is(err, prober.ErrNotProbed) {
 		if err = l.f.kinds.again(ctx, at); err == nil {

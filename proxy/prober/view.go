@@ -80,14 +80,21 @@ const (
 // *UnsupportedError; those wrapping ErrUnreachable; ErrBusy; ErrClosed; the
 // context's cause.
 func (p *Pool) ReadView(ctx context.Context, node int32, t Topic, partition int32) (View, error) {
-	v, err := p.readView(ctx, node, t, partition)
+	return p.ReadViewTelling(ctx, node, t, partition, func(int64) {})
+}
+
+// ReadViewTelling is ReadView, and calls told with the high watermark of each
+// round after which it goes on because the log does not come to rest. It is true
+// by itself, though it belongs to no view.
+func (p *Pool) ReadViewTelling(ctx context.Context, node int32, t Topic, partition int32, told func(highWatermark int64)) (View, error) {
+	v, err := p.readView(ctx, node, t, partition, told)
 	if err != nil {
 		return View{}, fmt.Errorf("read view of %s-%d at broker %d: %w", t.Name, partition, node, err)
 	}
 	return v, nil
 }
 
-func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int32) (View, error) {
+func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int32, told func(int64)) (View, error) {
 	c, err := p.connection(ctx, node)
 	if err != nil {
 		return View{}, err
@@ -120,6 +127,9 @@ func (p *Pool) readView(ctx context.Context, node int32, t Topic, partition int3
 		}
 		if err == nil {
 			if round >= readsBeforeTail {
+				if v.HighWatermark >= 0 {
+					told(v.HighWatermark)
+				}
 				if err := pause(ctx, min(firstPause<<min(round-readsBeforeTail, 10), longestPause)); err != nil {
 					return View{}, err
 				}

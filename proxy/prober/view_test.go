@@ -369,8 +369,17 @@ func TestViewUnsteadyRoundsArePaced(t *testing.T) {
 	b := &scriptedBroker{handle: l.handle}
 	run(t, Config{Dial: b.dial}, func(t *testing.T, ctx context.Context, p *Pool) {
 		began := time.Now()
-		if _, err := p.ReadView(ctx, testNode, testTopic, 0); err != nil {
+		told := 0
+		tell := func(highWatermark int64) {
+			if told++; highWatermark != 1 {
+				t.Errorf("told %d, want 1", highWatermark)
+			}
+		}
+		if _, err := p.ReadViewTelling(ctx, testNode, testTopic, 0, tell); err != nil {
 			t.Fatal(err)
+		}
+		if told != 9 { // after rounds 3 to 11
+			t.Errorf("told %d times, want 9", told)
 		}
 		// 1, 2, 4, 8, 16, 32 and then 50 ms each, after rounds 3 to 11.
 		if got, want := time.Since(began), 213*time.Millisecond; got != want {
