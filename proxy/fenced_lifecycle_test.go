@@ -37,6 +37,42 @@ func TestClientGoneWhileItsBatchIsHeld(t *testing.T) {
 	}
 }
 
+// The batch waits for no other, but for its topic to be looked up.
+func TestClientGoneWhileItsTopicIsLookedUp(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 0, 0, "")
+	gate, asked := make(chan struct{}), make(chan struct{}, 100)
+	l.change(func() {
+		l.onOther = func(request kmsg.Request) bool {
+			if _, ok := request.(*kmsg.MetadataRequest); ok {
+				asked <- struct{}{}
+				l.wait(gate)
+			}
+			return true
+		}
+	})
+	r.fencing.topics.forget("fenced")
+	c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(1, "b")}))
+	<-asked
+	_ = c.Close()
+	await(t, "the proxy can know", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for conn := range r.conns {
+			return conn.clientGone()
+		}
+		return true
+	})
+	close(gate)
+	r.awaitQuiet()
+	await(t, "the connection is gone", func() bool { return r.metrics.open.Load() == 0 })
+	if got := l.end("fenced", 0); got != 1 {
+		t.Errorf("the log ends at %d, want 1", got)
+	}
+}
+
 // Clients that go at any moment leave no lane in use.
 func TestManyClientsGone(t *testing.T) {
 	l := newLeader(t, "fenced", "free")

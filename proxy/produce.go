@@ -313,7 +313,8 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 	for first := true; ; first = false {
 		ready, held := x.takeReady()
 		if len(ready) > 0 {
-			if !first && x.c.clientGone() {
+			waited := !first || !x.c.lookupUntil.IsZero()
+			if waited && x.c.clientGone() {
 				x.lost(ready, errNotSent)
 				x.cancel()
 				return errClientClosed
