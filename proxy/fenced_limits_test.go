@@ -3,6 +3,8 @@ package proxy
 import (
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What the operator asserts decides like what the brokers tell, and before it.
@@ -39,4 +41,67 @@ func TestAssertedLimitsDecideWhetherATopicIsServed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is refused or put off for a limit is told so, and counted under the
+// limit's name.
+func TestFenceLimitsAreCounted(t *testing.T) {
+	counted := func(r *fencedRig, limit string) int64 { return r.metrics.limits[limit].Load() }
+	const unknown = "outcome unknown: expected=0 next=0; read the partition from 0"
+	t.Run(limitAnswer, func(t *testing.T) {
+		l := newLeader(t, "fenced")
+		l.hook(func(*kmsg.ProduceRequest) fate { return fateSilent })
+		r := newFencedRig(t, Config{AnswerMax: 50 * time.Millisecond}, l)
+		l.change(func() { l.partition("fenced", 0).high = 0 }) // nothing is committed
+		request := produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")})
+		request.TimeoutMillis = 1000
+		c := r.dial()
+		wantResult(t, resultsOf(c.expect(c.send(request), 9))[0], -1, -1, unknown)
+		if got := counted(r, limitAnswer); got != 1 {
+			t.Errorf("got %d, want 1", got)
+		}
+	})
+	t.Run(limitUnknown, func(t *testing.T) {
+		l := newLeader(t, "fenced")
+		l.hook(func(*kmsg.ProduceRequest) fate { return fateCutBefore })
+		r := newFencedRig(t, Config{MaxUnknown: 1}, l)
+		request := produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")})
+		request.TimeoutMillis = 100
+		c := r.dial()
+		wantResult(t, resultsOf(c.expect(c.send(request), 9))[0], -1, -1, unknown)
+		wantResult(t, r.dial().one(0, conditional(0, "b")), 6, -1, "not appended, send again: too many unknown")
+		if got := counted(r, limitUnknown); got != 1 {
+			t.Errorf("got %d, want 1", got)
+		}
+	})
+	t.Run(limitReadings, func(t *testing.T) {
+		l := newLeader(t, "fenced")
+		r := newFencedRig(t, Config{MaxReadings: 1}, l)
+		wantResult(t, r.dial().one(3, conditional(0, "a")), 0, 0, "") // the topic is known
+		release := l.holdViews()
+		before := l.count(kmsg.DescribeProducers)
+		r.dial().send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
+		r.await("a view is being read", func() bool { return l.count(kmsg.DescribeProducers) > before })
+		r.dial().send(produceOf(9, -1, part{topic: "fenced", partition: 1, records: conditional(0, "a")}))
+		r.await("one reading waits", func() bool { return counted(r, limitReadings) == 1 })
+		release()
+		r.awaitQuiet()
+		for p := range 2 {
+			if got := l.end("fenced", p); got != 1 {
+				t.Errorf("partition %d ends at %d, want 1", p, got)
+			}
+		}
+	})
+	t.Run(limitAddPartitions, func(t *testing.T) {
+		l := newLeader(t, "fenced")
+		r := newFencedRig(t, Config{MaxAddPartitionsBytes: 10}, l)
+		c := r.dial()
+		c.Send(1, addTopics(1, "fenced"))
+		if rest := c.ExpectClosed(); len(rest) > 0 {
+			t.Errorf("got %x, want no answer", rest)
+		}
+		if got := counted(r, limitAddPartitions); got != 1 {
+			t.Errorf("got %d, want 1", got)
+		}
+	})
 }
