@@ -101,7 +101,7 @@ func (q *readingQueues) run(r reading) error {
 // cannot be reached: one after the other they would find the same, each perhaps
 // after its own timeout.
 func (q *readingQueues) failing(queue *readingQueue, err error) []reading {
-	if !errors.Is(err, prober.ErrUnreachable) {
+	if !errors.Is(err, prober.ErrUnreachable) || errors.Is(err, prober.ErrAnswerTooLarge) {
 		return nil
 	}
 	q.mu.Lock()

@@ -180,7 +180,7 @@ func (f *fencing) readingFailed(key ps.Key, err error) (code int16, final bool) 
 // unreadable reports whether stored records were found that cannot be read,
 // today or tomorrow.
 func unreadable(err error) bool {
-	for _, why := range []error{wire.ErrOldFormat, wire.ErrTooLarge, wire.ErrCorrupt, wire.ErrBadCRC} {
+	for _, why := range []error{wire.ErrOldFormat, wire.ErrTooLarge, wire.ErrCorrupt, wire.ErrBadCRC, prober.ErrAnswerTooLarge} {
 		if errors.Is(err, why) {
 			return true
 		}

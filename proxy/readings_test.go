@@ -24,6 +24,7 @@ func TestUnreadableRecordsAreFinal(t *testing.T) {
 		{wire.ErrTooLarge, 0, true},
 		{wire.ErrCorrupt, 0, true},
 		{wire.ErrBadCRC, 0, true},
+		{fmt.Errorf("%w: %w", prober.ErrAnswerTooLarge, prober.ErrUnreachable), 0, true},
 		{&prober.BrokerError{Code: 29}, 29, true},
 		{&prober.BrokerError{Code: 31}, 31, true},
 		{&prober.BrokerError{Code: 6}, 6, false},

@@ -29,6 +29,9 @@ type exchange struct {
 	done chan struct{}
 	// abandoned is set by the caller when it no longer waits.
 	abandoned atomic.Bool
+	// tooLarge is set by the read loop before it ends the connection because of
+	// the size of an answer to one of the requests.
+	tooLarge atomic.Bool
 }
 
 // pendingAnswer is a request on the wire.
@@ -126,8 +129,11 @@ func (c *conn) roundTrip(ctx context.Context, requests ...kmsg.Request) ([][]byt
 		case <-x.done: // the answers came before the end
 			return x.answers, nil
 		default:
-			return nil, c.err
 		}
+		if x.tooLarge.Load() {
+			return nil, fmt.Errorf("%w: %w", ErrAnswerTooLarge, c.err)
+		}
+		return nil, c.err
 	case <-ctx.Done():
 		x.abandoned.Store(true)
 		return nil, context.Cause(ctx)
@@ -270,6 +276,9 @@ func (c *conn) readLoop() {
 	r := bufio.NewReaderSize(c.nc, 8<<10)
 	for {
 		frame, err := readFrame(r, c.maxFrame)
+		if errors.Is(err, errFrameTooLarge) {
+			c.blame()
+		}
 		if err != nil {
 			_ = c.broken("read from", err)
 			return
@@ -278,6 +287,15 @@ func (c *conn) readLoop() {
 			_ = c.broken("read from", err)
 			return
 		}
+	}
+}
+
+// blame marks the exchange whose answer is too large to be read.
+func (c *conn) blame() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) > 0 {
+		c.pending[0].exchange.tooLarge.Store(true)
 	}
 }
 
@@ -311,8 +329,11 @@ func readFrame(r io.Reader, max int) ([]byte, error) {
 		return nil, err
 	}
 	size := int64(int32(binary.BigEndian.Uint32(prefix[:])))
-	if size < 4 || size > int64(max) {
-		return nil, fmt.Errorf("%w: frame of %d bytes, at most %d are taken", errMalformed, size, max)
+	switch {
+	case size > int64(max):
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are taken", errFrameTooLarge, size, max)
+	case size < 4:
+		return nil, fmt.Errorf("%w: frame of %d bytes", errMalformed, size)
 	}
 	var frame bytes.Buffer
 	frame.Grow(int(min(size, 4<<10)))

@@ -371,6 +371,38 @@ func TestAbandonedBeforeWriting(t *testing.T) {
 	})
 }
 
+// Only the call whose answer is too large is told that it is; the others on the
+// connection may succeed on the next.
+func TestAnswerAboveTheLimit(t *testing.T) {
+	l := &leader{epoch: 5, ends: []int64{1}, high: 1}
+	b := &scriptedBroker{handle: func(r kmsg.Request) reply {
+		do := l.handle(r)
+		if _, ok := r.(*kmsg.FetchRequest); ok {
+			do = reply{raw: make([]byte, 1<<20)}
+		}
+		do.late = time.Second
+		return do
+	}}
+	run(t, Config{Dial: b.dial, MaxFrame: 1 << 16}, func(t *testing.T, ctx context.Context, p *Pool) {
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if _, err := p.ReadRecords(ctx, testNode, testTopic, 0, 5, 0, 1); !errors.Is(err, ErrAnswerTooLarge) || !errors.Is(err, ErrUnreachable) {
+				t.Errorf("got %v, want ErrAnswerTooLarge and ErrUnreachable", err)
+			}
+		})
+		synctest.Wait()
+		calls.Go(func() {
+			if err := askAlone(ctx, p, "orders"); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrAnswerTooLarge) {
+				t.Errorf("behind it: got %v, want ErrUnreachable alone", err)
+			}
+		})
+		calls.Wait()
+		if err := askAlone(ctx, p, "orders"); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
 func TestBrokenAnswers(t *testing.T) {
 	huge := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, 0}, 1<<31-1)
 	for _, tc := range []struct {

@@ -13,6 +13,9 @@ var (
 	// timing out and of answers that do not parse: the broker said nothing
 	// that can be used. The connection is closed.
 	ErrUnreachable = errors.New("broker unreachable")
+	// ErrAnswerTooLarge is wrapped, besides ErrUnreachable, by the error of the
+	// call whose answer exceeded Config.MaxFrame. Asking again brings the same.
+	ErrAnswerTooLarge = errors.New("answer too large")
 	// ErrBusy answers a call that would exceed Config.MaxWaiting on its
 	// broker's connection.
 	ErrBusy = errors.New("too many calls wait for the broker")
@@ -21,6 +24,9 @@ var (
 // errMalformed is the cause, below ErrUnreachable, of an answer that breaks
 // the protocol.
 var errMalformed = errors.New("malformed answer")
+
+// errFrameTooLarge is the cause, below errMalformed, of a frame above MaxFrame.
+var errFrameTooLarge = fmt.Errorf("%w: frame too large", errMalformed)
 
 // errExpired is the cause, below ErrUnreachable, of calls that outlast their
 // connection's UseUntil by much.
