@@ -27,6 +27,9 @@ func (p *Partition) givesWay(now ps.Now, t *Ticket, v ps.View) bool {
 	return true
 }
 
+// Pauses is how often the partition was left to other proxies so far.
+func (p *Partition) Pauses() int { return p.turn.pauses }
+
 // beginPause begins a pause if it is time for one. It counts from the last
 // append: whoever has left the partition alone for that long need not wait.
 func (p *Partition) beginPause(now ps.Now) bool {
@@ -50,6 +53,7 @@ func (p *Partition) beginPause(now ps.Now) bool {
 		return false
 	}
 	u.pauseEnd = end
+	u.pauses++
 	return true
 }
 

@@ -70,8 +70,9 @@ type turn struct {
 	// eighths: those that nobody used are followed by longer ones.
 	stretch      int
 	unusedPauses int // in a row
-	// turns counts them; farPauses is when the last long pauses began.
+	// turns and pauses count them; farPauses is when the last long pauses began.
 	turns     int
+	pauses    int
 	farPauses [len(farStretches)]ps.Instant
 
 	// viewTime and trip are moving averages: of the reading of a view, and of the

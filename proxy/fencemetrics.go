@@ -103,6 +103,8 @@ var fenceInstruments = []instrument{
 		named("result", func(m *metrics) counts { return m.readings })},
 	{"offsetproxy.views.evicted", "{view}", "Idle views forgotten because of the limit idle_views.", false,
 		single(func(m *metrics) int64 { return m.evicted.Load() })},
+	{"offsetproxy.pauses", "{pause}", "Times that a partition was left to other proxies for a moment.", false,
+		single(func(m *metrics) int64 { return m.pauses.Load() })},
 	{"offsetproxy.producers", "{producer}", "Producer ids of idempotent clients whose last batches in a partition are remembered, counted in each partition.", true,
 		single(func(m *metrics) int64 { return m.producers.Load() })},
 	{"offsetproxy.producers.evicted", "{producer}", "Such producer ids forgotten before their time because of the limits max_producers and idle_producers, or with an idle view.", false,

@@ -33,6 +33,8 @@ type lane struct {
 	closed bool
 	// producers is how many of the partition's virtual producer states are counted.
 	producers int
+	// pauses is how many of the partition's pauses are counted.
+	pauses int
 }
 
 // step feeds an event to the partition and carries out the effects.
@@ -45,6 +47,8 @@ func (l *lane) step(event func(*fence.Partition, ps.Now) []fence.Effect) {
 	l.part.Configure(l.f.core.Load())
 	l.carryOutLocked(event(l.part, now()))
 	l.countProducersLocked()
+	l.f.metrics.pauses.Add(int64(l.part.Pauses() - l.pauses))
+	l.pauses = l.part.Pauses()
 	l.scheduleLocked()
 }
 

@@ -69,6 +69,7 @@ type metrics struct {
 	evicted          atomic.Int64
 	producers        atomic.Int64 // virtual producer states, now
 	producersEvicted atomic.Int64
+	pauses           atomic.Int64
 	unserved         atomic.Int64
 	weak             atomic.Int64
 
