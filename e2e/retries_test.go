@@ -83,4 +83,6 @@ func (w *retryingWriter) broken(t *testing.T, c cut, appendID bool) {
 	}
 }
 
-func (c cut) String() string { return [...]string{"whole", "cut before", "cut within", "answer lost"}[c] }
+func (c cut) String() string {
+	return [...]string{"whole", "cut before", "cut within", "answer lost"}[c]
+}
