@@ -47,6 +47,9 @@ var (
 	// errRefusedWithoutAnswer ends the connection of a client that asked for no
 	// answers (acks=0), one of whose batches was refused: as brokers do.
 	errRefusedWithoutAnswer = errors.New("a batch sent with acks=0 was refused")
+	// errOutOfTurn ends the connection of an idempotent client one of whose
+	// batches was given back before the fence saw it.
+	errOutOfTurn = errors.New("what is pipelined behind a batch that was given back must come after it")
 	// errNoHighWatermark says that a leader does not know its high watermark.
 	errNoHighWatermark = errors.New("the leader does not know its high watermark")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.

@@ -244,3 +244,33 @@ func TestGapOnANewerConnection(t *testing.T) {
 	wantResult(t, newer.one(0, sequenced(0, 9, conditional(2, "c"))), 45, -1, messageSequence)
 	wantResult(t, r.dial().one(0, sequenced(0, 9, conditional(2, "c"))), 0, 2, "")
 }
+
+// A client pipelines two batches while its topic cannot be looked up, and again
+// can: the second must not be appended before the first.
+func TestWhatIsPipelinedBehindAFailedLookupDoesNotOvertake(t *testing.T) {
+	for name, wrap := range map[string]func(epoch int16, sequence int32, batch []byte) []byte{
+		"idempotent":     sequenced,
+		"not idempotent": func(_ int16, _ int32, batch []byte) []byte { return batch },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLeader(t, "fenced")
+			r := newFencedRig(t, enforceAll, l)
+			c := r.dial()
+			wantResult(t, c.one(0, plain("before")), 0, 0, "")
+			l.change(func() { l.codes[kmsg.Metadata] = 5 })
+			r.fencing.topics.forget("fenced")
+			first := c.send(oneFenced(wrap(0, 0, plain("k"))))
+			got := resultsOf(c.expect(first, 9))[0]
+			wantResult(t, got, 6, -1, "the topic cannot be looked up now; send again")
+			l.change(func() { delete(l.codes, kmsg.Metadata) })
+			if name == "not idempotent" { // nobody has promised it an order
+				wantResult(t, c.one(0, plain("behind")), 0, 1, "")
+				return
+			}
+			c.ExpectClosed()
+			if got, want := l.values("fenced", 0), []string{"before"}; !slices.Equal(got, want) {
+				t.Errorf("got %v in the log, want %v", got, want)
+			}
+		})
+	}
+}

@@ -29,6 +29,12 @@ func (e *entry) idempotent(c *conn, h wire.BatchHeader) {
 	e.ticket.Producer = &e.clientBatch
 }
 
+// isIdempotent reports whether a batch is whole and has a client's producer id.
+func isIdempotent(batch []byte) bool {
+	h, err := wire.ParseBatch(batch)
+	return err == nil && h.ProducerID >= 0
+}
+
 // refusedBefore tells the partition of a batch that is refused for its records:
 // what its client has pipelined behind it must not be appended either.
 func (f *fencing) refusedBefore(key ps.Key, e *entry) {

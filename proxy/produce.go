@@ -172,6 +172,11 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 			f.metrics.refused(code, x.c.rights.denied[string(p.Topic)])
 			f.logRefusal(x.c, p, code, message)
 			x.refuse(e, code, message)
+			if code == kerr.NotLeaderForPartition.Code && isIdempotent(p.Records) {
+				// What its client has pipelined behind it must not come before it, and
+				// might: by then the proxy may know what it did not find out just now.
+				x.c.closeAfter(errOutOfTurn)
+			}
 			continue
 		}
 		seen[key] = true
