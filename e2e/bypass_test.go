@@ -158,7 +158,7 @@ func (a attempt) what() string {
 func TestElsewhereIsReadOutOfAnAnswer(t *testing.T) {
 	for answer, want := range map[string]int64{
 		"code -1: appended at 8, expected 7: another writer bypasses the proxy": 8,
-		"code 1: expected-offset taken: expected=7 next=9":                     -1,
+		"code 1: expected-offset taken: expected=7 next=9":                      -1,
 	} {
 		got, told := attempt{answer: answer}.elsewhere()
 		if told != (want >= 0) || told && got != want {
