@@ -66,7 +66,7 @@ func (u *touched) touch(n int) {
 	u.t.Helper()
 	for range n {
 		topic, partition := u.done/perTopic, u.done%perTopic
-		name := fmt.Sprintf("a topic with a name of forty-two bytes %d", topic)
+		name := touchedTopic(topic)
 		u.rules.rule([]byte(name))
 		if _, err := u.topics.get(u.t.Context(), 1, name); err != nil {
 			u.t.Fatal(err)
@@ -87,6 +87,8 @@ func (u *touched) touch(n int) {
 		}
 	}
 }
+
+func touchedTopic(n int) string { return fmt.Sprintf("a topic with a name of forty-two bytes %d", n) }
 
 // heap is what is in use.
 func heap() int64 {
