@@ -132,7 +132,7 @@ func (p *Partition) again(t *Ticket, told ps.Told) screening {
 	case told.Outcome == ps.Appended && same:
 		return screening{verdict: t.replayed(Verdict{Kind: Won, Offset: told.Offset, Replayed: true})}
 	case told.Outcome == ps.Misplaced && same:
-		return screening{verdict: Verdict{Kind: Violation, Offset: told.Offset}}
+		return screening{verdict: Verdict{Kind: Violation, Offset: told.Offset, Replayed: true}}
 	case told.Outcome == ps.Appended, told.Outcome == ps.Misplaced:
 		return outOfOrder
 	case told.Outcome == ps.Superseded && same && !p.othersOpen(t):

@@ -97,7 +97,8 @@ type Verdict struct {
 	// the batch's offsets: they lie before the log's start, which it is, or were
 	// compacted away.
 	LogStart ps.Offset
-	// Replayed: Won, but recognised in the log rather than appended now.
+	// Replayed: Won, but recognised in the log rather than appended now; Violation,
+	// but told again.
 	Replayed bool
 	// Code is the Kafka error code (BrokerError, Failed).
 	Code int16

@@ -27,7 +27,6 @@ type chaos struct {
 
 	mu            sync.Mutex
 	told          map[string]chaosTold // by value
-	sent          map[string]bool
 	races, resent int
 	refused       map[int]bool // clients
 	rng           *rand.Rand

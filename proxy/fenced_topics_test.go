@@ -46,8 +46,8 @@ func TestTopicGate(t *testing.T) {
 		{name: "the defaults", configs: fenceTestConfigs()},
 		{name: "configurations unreadable", want: "the brokers' limits cannot be read (read configs of broker 0: DescribeConfigs answered with error code 31)" + grant},
 		{name: "configurations unreadable, asserted", cfg: asserted},
-		{name: "the topic's unreadable too", cfg: asserted, codes: map[kmsg.Key]int16{kmsg.DescribeConfigs: 29},
-			want: `its configuration cannot be read (read configs of topic "fenced": DescribeConfigs answered with error code 29): grant the proxy DESCRIBE_CONFIGS on it`},
+		{name: "the topic's unreadable", configs: fenceTestConfigs(), codes: map[kmsg.Key]int16{kmsg.DescribeConfigs: 29},
+			want: `its configuration cannot be read (read configs of topic "fenced": DescribeConfigs answered with error code 29): grant the proxy DESCRIBE_CONFIGS on it, or assert the brokers' limits in its configuration`},
 		{name: "expiry not told", configs: without(configProducerExpiry), want: "the brokers' limits cannot be read (producer.id.expiration.ms is not told)" + grant},
 		{name: "expiry by its older name", configs: map[string]string{configTransactionalExpiry: "604800000", configConnectionIdle: "600000"}},
 		{name: "idle time not told", configs: without(configConnectionIdle), want: "the brokers' limits cannot be read (connections.max.idle.ms is not told)" + grant},
@@ -87,6 +87,25 @@ func TestTopicGate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTopicOfUnreadableType: with the brokers' limits asserted, a topic whose
+// configuration may not be read is served by the rules of both timestamp types.
+func TestTopicOfUnreadableType(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{AssertedProducerExpiry: 24 * time.Hour, AssertedConnectionIdle: 10 * time.Minute}, l)
+	l.change(func() { l.codes = map[kmsg.Key]int16{kmsg.DescribeConfigs: 29} })
+	c := r.dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 87, -1, messageTypeUnknown)
+	wantResult(t, c.one(0, identified(0, "a")), 0, 0, "")
+	wantResult(t, c.one(0, identified(0, "b")), 1, -1, "expected-offset taken: expected=0 next=1")
+	old := batchOf(batchOptions{timestamp: time.Now().Add(-48 * time.Hour).UnixMilli()}, record{value: "c", expected: "1", appendID: "c"})
+	if got := c.one(0, old); got.Code != 32 {
+		t.Errorf("old batch: got code %d, want 32", got.Code)
+	}
+	l.change(func() { l.topics["fenced"].appendTime = true })
+	wantResult(t, c.one(0, identified(1, "d")), 0, 1, "")
+	wantResult(t, c.one(0, identified(1, "d")), 0, 1, "") // its own, again
 }
 
 func TestUnknownTopicName(t *testing.T) {
@@ -284,7 +303,7 @@ func TestTopicIsLoadedAgainAfterAWhile(t *testing.T) {
 		book, started := newLoads(l, 2)
 		get := func() (fencedTopic, error) { return book.get(t.Context(), 0, "a") }
 		_, _ = get()
-		time.Sleep(topicAge)
+		time.Sleep(refusedAge)
 		if got, ok := book.peek("a"); !ok || got.refusal != "not yet" {
 			t.Errorf("got %+v, %v, want what is known", got, ok)
 		}

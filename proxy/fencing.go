@@ -51,6 +51,8 @@ type fencing struct {
 	mayFence bool
 	topics   *topicBook
 	warned   *onceByTopic // of observed topics that could not be fenced
+	refused  *onceByTopic // of topics that are not served
+	denied   *onceByTopic // of topics that may not be read
 	weak     *onceByTopic // of topics that can lose acknowledged records
 	logger   *slog.Logger
 	metrics  *metrics
@@ -96,6 +98,12 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	var err error
 	f.topics.weak = &metrics.weak
 	if f.weak, err = newOnceByTopic(cfg.MaxTopics); err != nil {
+		return nil, err
+	}
+	if f.denied, err = newOnceByTopic(cfg.MaxTopics); err != nil {
+		return nil, err
+	}
+	if f.refused, err = newOnceByTopic(cfg.MaxTopics); err != nil {
 		return nil, err
 	}
 	if f.warned, err = newOnceByTopic(cfg.MaxTopics); err != nil {

@@ -191,6 +191,13 @@ func newOnceByTopic(size int) (*onceByTopic, error) {
 	return &onceByTopic{said: said}, err
 }
 
+// forget has the next be the first again.
+func (o *onceByTopic) forget(topic string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.said.Remove(topic)
+}
+
 // first reports whether what was last said of the topic is something else.
 func (o *onceByTopic) first(topic, what string) bool {
 	o.mu.Lock()

@@ -234,6 +234,9 @@ func (f *fencing) examine(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	if view.Version >= 13 {
 		if id != p.TopicID {
 			f.topics.forget(string(p.Topic))
+			if isIdempotent(p.Records) {
+				c.closeAfter(errOutOfTurn) // as after a lookup that fails
+			}
 			return ps.Key{}, kerr.UnknownTopicID.Code, "the topic was created anew"
 		}
 	}
@@ -277,6 +280,8 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 		return kerr.InvalidRecord.Code, e.rule.messageNoCondition()
 	case topic.appendTime && found.Kind == wire.Conditional && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header" + e.rule.namedAppendID()
+	case topic.typeUnknown && found.Kind == wire.Conditional && !found.AllAppendIDs:
+		return kerr.InvalidRecord.Code, messageTypeUnknown + e.rule.namedAppendID()
 	case e.ticket.Marking == fence.MarkNone && found.Kind == wire.Conditional && !found.AllAppendIDs:
 		return kerr.InvalidRecord.Code, messageUnmarked
 	}

@@ -133,7 +133,7 @@ func (f *fencing) compareType(topic string, s *fence.Stored) {
 	if n := len(s.Records); n == 0 || !s.Records[n-1].AppendTime {
 		return
 	}
-	if known, ok := f.topics.peek(topic); ok && !known.appendTime {
+	if known, ok := f.topics.peek(topic); ok && !known.appendTime && !known.typeUnknown {
 		f.topics.suspect(topic)
 	}
 }
@@ -161,12 +161,12 @@ func (f *fencing) readingFailed(key ps.Key, err error) (code int16, final bool) 
 	var lacks *prober.UnsupportedError
 	switch {
 	case errors.As(err, &lacks):
-		f.readingsDenied(key, err)
+		f.readingsDenied(key, kerr.UnsupportedVersion.Code, err)
 		return kerr.UnsupportedVersion.Code, true
 	case errors.As(err, &refused):
 		switch refused.Code {
 		case kerr.TopicAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code:
-			f.readingsDenied(key, err)
+			f.readingsDenied(key, refused.Code, err)
 			return refused.Code, true
 		case kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code, kerr.InconsistentTopicID.Code:
 			// Deleted, perhaps created anew: what was learnt of it is void.
@@ -188,7 +188,11 @@ func unreadable(err error) bool {
 	return false
 }
 
-func (f *fencing) readingsDenied(key ps.Key, err error) {
+// readingsDenied is said once of a topic: each of its batches ends in it.
+func (f *fencing) readingsDenied(key ps.Key, code int16, err error) {
+	if !f.denied.first(key.Topic, kerr.ErrorForCode(code).Error()) {
+		return
+	}
 	f.logger.Error("partition cannot be fenced: the proxy may not read what it needs; grant its principal DESCRIBE and READ on the topic",
 		"topic", key.Topic, "partition", key.Partition, "err", err)
 }

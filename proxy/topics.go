@@ -22,6 +22,9 @@ const (
 	// topicAge is for how long what was learnt of a topic is used. The
 	// brokers' expiry is dynamic, so it has to be looked at again.
 	topicAge = 10 * time.Minute
+	// refusedAge is the same where a topic is not served: the operator may have
+	// granted what was missing.
+	refusedAge = 30 * time.Second
 	// suspectAge is for how long what was learnt of a topic is beyond doubt.
 	suspectAge = time.Second
 )
@@ -33,6 +36,9 @@ type fencedTopic struct {
 	partitions int32
 	// appendTime: message.timestamp.type is LogAppendTime.
 	appendTime bool
+	// typeUnknown: the type may not be read, and the limits are asserted: the topic
+	// is served by the rules of both types.
+	typeUnknown bool
 	// refusal says, for a person, why the topic is not served; empty: it is.
 	refusal string
 	// weak says how acknowledged records of it can be lost; empty: they cannot.
@@ -110,7 +116,10 @@ func (b *topicBook) peek(name string) (fencedTopic, bool) {
 	return e.topic, true
 }
 
-func (b *topicBook) old(e *topicEntry) bool { return b.now().Sub(e.at) > topicAge }
+func (b *topicBook) old(e *topicEntry) bool {
+	age := b.now().Sub(e.at)
+	return age > topicAge || age > refusedAge && e.topic.refusal != ""
+}
 
 // get gives what is known of a topic, loading it if need be. ctx bounds the
 // wait; the loading is for all who wait, so it goes on when the client that
@@ -309,14 +318,17 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 		return t, err
 	}
 	configs, err := f.pool.ReadTopicConfigs(ctx, node, name, configTimestampType, configMinInSync, configUncleanElected)
-	if lacksRight(err) {
-		return f.refuseTopic(name, t, fmt.Sprintf("its configuration cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on it", err)), nil
+	if t.typeUnknown = lacksRight(err); t.typeUnknown {
+		if !f.asserted.toldAll() {
+			return f.refuseTopic(name, t, fmt.Sprintf("its configuration cannot be read (%v): grant the proxy DESCRIBE_CONFIGS on it, or assert the brokers' limits in its configuration", err)), nil
+		}
+		err = nil
 	}
 	if err != nil {
 		return fencedTopic{}, err
 	}
 	t.appendTime = configs[configTimestampType] == "LogAppendTime"
-	if !kind.embedded {
+	if !kind.embedded && !t.typeUnknown {
 		t.weak = weakReplication(info, configs)
 		f.warnOfWeakReplication(name, t)
 	}
@@ -337,6 +349,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 			configProducerExpiry, c.ProducerExpiry, c.ViewMaxAge+c.AnswerMax+c.ConnectionIdle+c.Margin,
 			c.ViewMaxAge, c.AnswerMax, configConnectionIdle, c.ConnectionIdle, c.Margin)), nil
 	}
+	f.refused.forget(name)
 	return t, nil
 }
 
@@ -350,8 +363,10 @@ func (f *fencing) refuseTopic(name string, t fencedTopic, why string) fencedTopi
 		}
 		return t
 	}
-	f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
-		"topic", name, "reason", t.refusal)
+	if f.refused.first(name, why) {
+		f.logger.Error("topic is under a rule and cannot be fenced, so Produce requests for it are refused",
+			"topic", name, "reason", t.refusal)
+	}
 	return t
 }
 

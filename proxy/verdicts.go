@@ -15,6 +15,10 @@ import (
 // messageTransactional: an abort marker alone would move the offset on.
 const messageTransactional = "the topic is fenced: transactional writes to it are not possible"
 
+// messageTypeUnknown is for topics whose timestamp type the proxy may not read:
+// should it be LogAppendTime, equal records could not be told apart.
+const messageTypeUnknown = "whether the topic has LogAppendTime, where equal records cannot be told apart, may not be read: give every record an append-id header, or grant the proxy DESCRIBE_CONFIGS on the topic"
+
 // tell is how a client is told of a verdict: the Kafka error code and the
 // message, which clients may parse, so that its words are part of the contract
 // (docs/semantics.md). The rule's code for refusals, OFFSET_OUT_OF_RANGE if
@@ -81,6 +85,9 @@ func renamed(usual, name string) string {
 // observe counts a verdict, and logs it: refusals for who looks closely,
 // violations for who must act.
 func (f *fencing) observe(e *entry, v fence.Verdict) {
+	if v.Kind == fence.Violation && v.Replayed {
+		return // it was counted and logged when it happened
+	}
 	f.metrics.outcome(v)
 	key := e.lane.key
 	if v.Kind == fence.Violation {

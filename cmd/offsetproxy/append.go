@@ -92,7 +92,7 @@ func (c *appendCmd) Run(env *environment) error {
 		if code == exitOK {
 			return nil
 		}
-		return &exitError{code, fmt.Errorf("appended at %d, not at %d: nothing checked the condition. Is %s a proxy with a rule for topic %q?",
+		return &exitError{code, fmt.Errorf("appended at %d, not at %d: nothing checked the condition. Is %s a proxy where a rule with mode enforce or require, and the header expected-offset, holds for topic %q?",
 			offset, record.Expected, strings.Join(c.Bootstrap, ","), c.Topic)}
 	case exitRefused:
 		fmt.Fprintln(env.stderr, report.refusal())
