@@ -85,18 +85,35 @@ func awaitInSync(t *testing.T, admin *kadm.Client, topic string, want int) {
 	})
 }
 
-// TestTooFewReplicas: with one broker down appends go on; with fewer replicas in
-// sync than the topic asks for they are refused, nothing having been appended.
+// leadsNeither is a broker that leads partition 0 of neither topic.
+func leadsNeither(t *testing.T, admin *kadm.Client, topic, other string) kafkacluster.NodeID {
+	t.Helper()
+	one, _ := leaderAndFollower(t, admin, topic)
+	two, _ := leaderAndFollower(t, admin, other)
+	for id := kafkacluster.NodeID(1); id <= brokerCount; id++ {
+		if id != one && id != two {
+			return id
+		}
+	}
+	t.Fatal("no broker is left")
+	return 0
+}
+
+// TestTooFewReplicas: with one of three brokers down, a topic that wants two
+// replicas in sync is written as ever. To one that wants three appends are refused,
+// nothing having been appended, until the broker is back.
 func TestTooFewReplicas(t *testing.T) {
 	cluster := requireKafka(t)
 	needsFence(t)
-	const topic = "few-replicas"
-	p := startProxy(t, "--require", topic)
+	const wantsTwo, wantsThree = "few-replicas-2", "few-replicas-3"
+	p := startProxy(t, "--require", "few-replicas-*")
 	admin := adminAt(t, brokers.addresses()...)
-	createConfiguredTopic(t, admin, topic, 1, map[string]*string{"min.insync.replicas": new("2")})
-	conn := dialLeader(t, p, topic)
-	conn.mustTell(t, topic, encodeBatch(conditional(0, "0")), wonAt(0))
-	_, down := leaderAndFollower(t, admin, topic)
+	createConfiguredTopic(t, admin, wantsTwo, 1, map[string]*string{"min.insync.replicas": new("2")})
+	createConfiguredTopic(t, admin, wantsThree, 1, map[string]*string{"min.insync.replicas": new("3")})
+	toTwo, toThree := dialLeader(t, p, wantsTwo), dialLeader(t, p, wantsThree)
+	toTwo.mustTell(t, wantsTwo, encodeBatch(conditional(0, "a")), wonAt(0))
+	toThree.mustTell(t, wantsThree, encodeBatch(conditional(0, "a")), wonAt(0))
+	down := leadsNeither(t, admin, wantsTwo, wantsThree)
 	if err := cluster.Kill(down); err != nil {
 		t.Fatal(err)
 	}
@@ -106,41 +123,46 @@ func TestTooFewReplicas(t *testing.T) {
 			_ = cluster.Revive(context.WithoutCancel(t.Context()), down)
 		}
 	})
-	conn.mustTell(t, topic, encodeBatch(conditional(1, "1")), wonAt(1)) // it waits for the two that are left
-	awaitInSync(t, admin, topic, 2)
-	if err := alterTopic(t.Context(), admin, topic, map[string]*string{"min.insync.replicas": new("3")}); err != nil {
+	toTwo.mustTell(t, wantsTwo, encodeBatch(conditional(1, "b")), wonAt(1)) // it waits for the two that are left
+	awaitInSync(t, admin, wantsThree, 2)
+	mine := encodeBatch(identified(conditional(1, "b"), "1"))
+	tooFew := told{code: kerr.NotEnoughReplicas.Code, offset: -1}
+	answer, err := toThree.produce(wantsThree, 0, mine)
+	if err != nil {
 		t.Fatal(err)
 	}
-	// The leader learns of it in its time.
-	next, values := int64(2), []string{"0", "1"}
-	tooFew := told{code: kerr.NotEnoughReplicas.Code, offset: -1}
-	waitFor(t, "an append is refused", 30*time.Second, func() error {
-		value := fmt.Sprint(next)
-		answer, err := conn.produce(topic, 0, encodeBatch(conditional(next, value)))
-		if err != nil {
-			t.Fatal(err)
+	if got := toldOf(answer); got == unknownAt(1, 1) {
+		// The leader had not learnt yet that it has too few, and has it.
+		t.Log("the append came before the leader knew")
+		toThree = dialLeader(t, p, wantsThree)
+	} else {
+		if got != tooFew {
+			t.Errorf("got %+v, want %+v", got, tooFew)
 		}
-		switch got := toldOf(answer); got {
-		case wonAt(next):
-			next, values = next+1, append(values, value)
-			return fmt.Errorf("got %+v", got)
-		case tooFew:
-			return nil
-		default:
-			t.Fatalf("got %+v, want %+v", got, tooFew)
-			return nil
-		}
-	})
-	conn.mustTell(t, topic, encodeBatch(conditional(next, "x")), tooFew)
-	conn.mustTell(t, topic, encodeBatch(conditional(0, "x")), takenAt(0, next))
-	conn.mustTell(t, topic, encodeBatch(conditional(next+1, "x")), notReachedAt(next+1, next))
+		toThree.mustTell(t, wantsThree, encodeBatch(conditional(1, "x")), tooFew)
+		toThree.mustTell(t, wantsThree, encodeBatch(conditional(2, "x")), notReachedAt(2, 1))
+	}
+	toThree.mustTell(t, wantsThree, encodeBatch(conditional(0, "x")), takenAt(0, 1))
 	if err := cluster.Revive(t.Context(), down); err != nil {
 		t.Fatal(err)
 	}
 	revived = true
-	awaitInSync(t, admin, topic, 3)
-	conn.mustTell(t, topic, encodeBatch(conditional(next, "last")), wonAt(next))
-	mustHold(t, topic, append(values, "last")...)
+	waitFor(t, "an append after the broker is back", time.Minute, func() error {
+		answer, err := toThree.produce(wantsThree, 0, mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := toldOf(answer); got != wonAt(1) {
+			return fmt.Errorf("got %+v", got)
+		}
+		return nil
+	})
+	toThree.mustTell(t, wantsThree, encodeBatch(conditional(2, "c")), wonAt(2))
+	toTwo.mustTell(t, wantsTwo, encodeBatch(conditional(2, "c")), wonAt(2))
+	awaitInSync(t, admin, wantsTwo, 3)
+	awaitInSync(t, admin, wantsThree, 3)
+	mustHold(t, wantsTwo, "a", "b", "c")
+	mustHold(t, wantsThree, "a", "b", "c")
 }
 
 // TestReplicasThatFailDuringAnAppend: the leader has it and cannot say whether it
@@ -195,11 +217,7 @@ func TestAcksOfOneAreRaisedToAll(t *testing.T) {
 	createTopic(t, admin, plain, 1)
 	onFenced, onPlain := dialLeader(t, p, fenced), dialLeader(t, p, plain)
 	leader, _ := leaderAndFollower(t, admin, fenced)
-	other, _ := leaderAndFollower(t, admin, plain)
-	frozen := kafkacluster.NodeID(1 + 2 + 3 - leader - other) // leads neither
-	if leader == other {
-		frozen = leader%brokerCount + 1
-	}
+	frozen := leadsNeither(t, admin, fenced, plain)
 	thaw := freeze(t, cluster, frozen)
 	waits := sendWith(t, 1, onFenced, fenced, conditional(0, "a"))
 	awaitLogEnd(t, cluster.Address(leader), fenced, 1)
