@@ -99,6 +99,27 @@ func leadsNeither(t *testing.T, admin *kadm.Client, topic, other string) kafkacl
 	return 0
 }
 
+// mustWinOnceEnough sends a batch again as long as its leader has not learnt that
+// there are enough replicas.
+func (c *rawConn) mustWinOnceEnough(t *testing.T, topic string, batch []byte, offset int64) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("append at %d", offset), time.Minute, func() error {
+		answer, err := c.produce(topic, 0, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch got := toldOf(answer); {
+		case got == wonAt(offset):
+			return nil
+		case got.code == kerr.NotEnoughReplicas.Code:
+			return fmt.Errorf("got %+v", got)
+		default:
+			t.Fatalf("got %+v, want %+v", got, wonAt(offset))
+			return nil
+		}
+	})
+}
+
 // TestTooFewReplicas: with one of three brokers down, a topic that wants two
 // replicas in sync is written as ever. To one that wants three appends are refused,
 // nothing having been appended, until the broker is back.
@@ -147,17 +168,8 @@ func TestTooFewReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	revived = true
-	waitFor(t, "an append after the broker is back", time.Minute, func() error {
-		answer, err := toThree.produce(wantsThree, 0, mine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := toldOf(answer); got != wonAt(1) {
-			return fmt.Errorf("got %+v", got)
-		}
-		return nil
-	})
-	toThree.mustTell(t, wantsThree, encodeBatch(conditional(2, "c")), wonAt(2))
+	toThree.mustWinOnceEnough(t, wantsThree, mine, 1)
+	toThree.mustWinOnceEnough(t, wantsThree, encodeBatch(conditional(2, "c")), 2)
 	toTwo.mustTell(t, wantsTwo, encodeBatch(conditional(2, "c")), wonAt(2))
 	awaitInSync(t, admin, wantsTwo, 3)
 	awaitInSync(t, admin, wantsThree, 3)
@@ -198,9 +210,9 @@ func TestReplicasThatFailDuringAnAppend(t *testing.T) {
 	thaw()
 	awaitInSync(t, admin, topic, 3)
 	conn = dialLeader(t, p, topic) // what was unknown may have closed the other
-	conn.mustTell(t, topic, mine, wonAt(1))
+	conn.mustWinOnceEnough(t, topic, mine, 1)
 	conn.mustTell(t, topic, encodeBatch(conditional(1, "x")), takenAt(1, 2))
-	conn.mustTell(t, topic, encodeBatch(conditional(2, "c")), wonAt(2))
+	conn.mustWinOnceEnough(t, topic, encodeBatch(conditional(2, "c")), 2)
 	mustHold(t, topic, "a", "b", "c")
 }
 

@@ -101,7 +101,7 @@ func createWideTopic(t *testing.T, p *proxyProcess, name string, partitions int3
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "leaders of "+name+" at "+address, time.Minute, func() error {
+		waitFor(t, "leaders of "+name+" at "+address, 5*time.Minute, func() error {
 			metadata, err := conn.metadata(name)
 			if err != nil {
 				return err
@@ -120,7 +120,7 @@ func createWideTopic(t *testing.T, p *proxyProcess, name string, partitions int3
 		conn.close()
 	}
 	admin := adminAt(t, brokers.addresses()...)
-	waitFor(t, "leaders of "+name+" lead", time.Minute, func() error {
+	waitFor(t, "leaders of "+name+" lead", 5*time.Minute, func() error {
 		ends, err := admin.ListEndOffsets(t.Context(), name)
 		if err != nil {
 			return err
