@@ -166,6 +166,7 @@ func TestObservedWithoutAnAnswer(t *testing.T) {
 	client := r.dial()
 	client.send(produceOf(9, 0, part{topic: "seen", records: conditional(0, "a")}))
 	r.wantObserved(map[string]int64{observedUnanswered: 1})
+	r.await("the broker has it", func() bool { return l.end("seen", 0) == 1 })
 	l.hook(func(*kmsg.ProduceRequest) fate { return fateCutAfter })
 	client.send(produceOf(9, 1, part{topic: "seen", records: conditional(1, "b")}))
 	r.wantObserved(map[string]int64{observedUnanswered: 1, observedLost: 1})

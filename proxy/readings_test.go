@@ -14,7 +14,11 @@ import (
 // A stored batch of an old format made its offset's batches "send again" for
 // ever: which errors of a reading are final, and which are not.
 func TestUnreadableRecordsAreFinal(t *testing.T) {
-	f := &fencing{logger: slog.New(slog.DiscardHandler)}
+	said, err := newOnceByTopic(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fencing{logger: slog.New(slog.DiscardHandler), denied: said}
 	for _, c := range []struct {
 		err   error
 		code  int16
