@@ -33,6 +33,8 @@ const (
 	guardChainEpoch                      // a new epoch lifts no chain from what is there already
 	guardClaim                           // of equal batches without a condition one alone lies at an offset
 	guardRoom                            // what is unknown does not keep a partition from being written for ever
+	guardMoment                          // … nor is an equal batch of another moment taken for one that was just sent
+	guardOvertaking                      // what a client sends again comes before what it sent behind it
 )
 
 // keeps reports whether the guard is in place.

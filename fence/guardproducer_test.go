@@ -15,7 +15,7 @@ func TestProducerGuardsAreNeeded(t *testing.T) {
 		{"tried", guardTried, 28, twice},
 		{"follow", guardFollow, 28, twice},
 		{"sequence", guardSequence, 64, disordered},
-		{"elsewhere", guardElsewhere, 7821, disordered},
+		{"elsewhere", guardElsewhere | guardOvertaking, 7821, disordered},
 		{"chain hold", guardChainHold, 11, behindRefused},
 		{"chain gap", guardChainGap, 3, behindRefused},
 		{"chain identity", guardChainIdentity, 48, stored},

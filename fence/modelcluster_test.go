@@ -296,8 +296,12 @@ func (c *modelCluster) read(node int, from, upTo ps.Offset, at ps.Instant) (Stor
 	s := Stored{ReadTo: min(upTo, ps.Offset(r.hw)), HighWatermark: ps.Offset(r.hw), At: at}
 	for o := from; o < s.ReadTo; o++ {
 		m := &r.log[o]
+		sent := m.timestamp
+		if m.tx != nil {
+			sent = m.tx.maxTime
+		}
 		s.Records = append(s.Records, StoredRecord{
-			Offset: o, Record: m.Record, ByFence: m.fence, Epoch: m.epoch, Sequence: m.sequence, AppendTime: c.appendTime && m.fence,
+			Offset: o, Record: m.Record, Timestamp: sent, ByFence: m.fence, Epoch: m.epoch, Sequence: m.sequence, AppendTime: c.appendTime && m.fence,
 		})
 	}
 	s.ReadTo = max(s.ReadTo, from)

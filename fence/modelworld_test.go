@@ -621,7 +621,7 @@ func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset
 	w.admissions++
 	t := &modelTicket{proxy: conn.proxy, conn: conn, client: cl, owners: owners, order: w.admissions}
 	t.Batch = Batch{
-		Expected: expected, AtEnd: cl.atEnd, Records: records, MaxTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
+		Expected: expected, AtEnd: cl.atEnd, Records: records, MaxTimestamp: timestamp, FirstTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
 		HoldUntil: w.now.Add(modelHold), AnswerWithin: modelAnswer,
 	}
 	if cl.atEnd {

@@ -34,7 +34,7 @@ func (p *Partition) enter(now ps.Now, t *Ticket) {
 		p.join(t, s)
 	case Unknown:
 		p.unknown(t)
-	case BrokerError:
+	case BrokerError, Retry:
 		p.decideUnsent(t, s.verdict)
 	default: // what it was told before
 		p.decide(t, s.verdict)
@@ -97,6 +97,10 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 		// A retriable answer again and again would never end, nor would any other
 		// to a client that takes what left the gap for done.
 		return outOfOrder
+	case ps.Overtaking:
+		if p.cfg.keeps(guardOvertaking) {
+			return overtook
+		}
 	default:
 		if p.cfg.keeps(guardChainGap) {
 			return screening{doom: why}
@@ -104,8 +108,12 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 		return screening{}
 	}
 	switch next := p.nextOf(state, c); {
-	case c.Sequence == next, !p.cfg.keeps(guardSequence):
-	case newer && next.Before(c.Sequence):
+	case c.Sequence == next, state.Resumed(c.Connection, c.Sequence), !p.cfg.keeps(guardSequence):
+	case newer && next.Before(c.Sequence) && !state.Broken() && p.cfg.keeps(guardOvertaking):
+		// What lies between may have gone through another proxy, or be on its way.
+		state.Break(c.Connection-1, next, ps.BehindRetriable)
+		return overtook
+	case (newer || state.Waited(c.Connection)) && next.Before(c.Sequence):
 		state.Resume(c.Sequence)
 	default:
 		return outOfOrder
@@ -113,7 +121,10 @@ func (p *Partition) screen(now ps.Now, t *Ticket) screening {
 	return screening{}
 }
 
-var outOfOrder = screening{verdict: Verdict{Kind: BrokerError, Code: codeOutOfOrderSequenceNumber}}
+var (
+	outOfOrder = screening{verdict: Verdict{Kind: BrokerError, Code: codeOutOfOrderSequenceNumber}}
+	overtook   = screening{verdict: Verdict{Kind: Retry, Reason: Overtook}}
+)
 
 // begin makes the state of a client that has none.
 func (p *Partition) begin(now ps.Now, c *ClientBatch) {

@@ -24,6 +24,7 @@ import (
 //	    [replay=content|off] | admit a at=end [tried=5] …
 //	    [producer=7/0/15 [conn=1]]
 //	    producer is the client's id, epoch and sequence;
+//	    first is the first record's timestamp;
 //	    records default to one named as the ticket; records of one name are equal;
 //	    opened is when the connection was open, ts the max timestamp, both from now
 //	view next=5 [hw=5] [seq=5 [epoch=0] [state-ts=-1m]] [leader=1/0] [asked=1] [at=-1ms] [tail]
@@ -32,7 +33,7 @@ import (
 //	answer a [code=0] [base=5] [lat=…]
 //	abandon a | not-sent a | unsendable a | cancel a
 //	records 1 hw=7 [start=0] [to=7] [failed [code=29] [final]]   one line of input for each record:
-//	    5 x [append-id] [seq=5] [epoch=0] [append-time] | 5 control
+//	    5 x [append-id] [seq=5] [epoch=0] [first=0] [append-time] | 5 control
 //	refused a producer=7/0/15 [at=end] …   refused before it came to the fence
 //	advance 50ms | tick | idle | state | producer 7
 //
@@ -186,7 +187,7 @@ var guardNames = map[string]guard{
 	"abandon": guardAbandon, "told": guardTold, "tried": guardTried, "follow": guardFollow, "sequence": guardSequence,
 	"elsewhere": guardElsewhere, "chain-newest": guardChainNewest,
 	"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
-	"chain-unknown": guardChainUnknown, "chain-epoch": guardChainEpoch,
+	"chain-unknown": guardChainUnknown, "chain-epoch": guardChainEpoch, "claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
 }
 
 func (s *script) configure(a arguments) {
@@ -219,8 +220,9 @@ func (s *script) record(name string, appendID bool) ps.Record {
 func (s *script) ticket(a arguments) *Ticket {
 	name := a.first()
 	t := &Ticket{Batch: Batch{
-		MaxTimestamp: s.clock().Wall + ps.Timestamp(a.ago("ts", "0s").Milliseconds()),
-		Node:         ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1h")),
+		FirstTimestamp: ps.Timestamp(a.int("first", 0)),
+		MaxTimestamp:   s.clock().Wall + ps.Timestamp(a.ago("ts", "0s").Milliseconds()),
+		Node:           ps.NodeID(a.int("node", 1)), ConnOpened: s.now.Add(a.ago("opened", "-1h")),
 		HoldUntil: s.now.Add(a.ago("hold", "10s")), AnswerWithin: a.ago("answer", "5s"),
 		Marking: s.marking,
 		Replay:  map[string]Replay{"content": ReplayContent, "off": ReplayOff}[a.text("replay", "id")],
@@ -306,6 +308,8 @@ func (s *script) stored(a arguments, fields []string) StoredRecord {
 			r.AppendTime = true
 		case "seq":
 			r.ByFence, r.Sequence = true, ps.Sequence(number(value))
+		case "first":
+			r.Timestamp = ps.Timestamp(number(value))
 		case "epoch":
 			r.Epoch = ps.ProducerEpoch(number(value))
 		default:

@@ -15,6 +15,8 @@ type StoredRecord struct {
 	ByFence  bool
 	Epoch    ps.ProducerEpoch
 	Sequence ps.Sequence
+	// Timestamp is its writer's own, whatever AppendTime says.
+	Timestamp ps.Timestamp
 	// AppendTime: its batch's timestamps are the broker's (LogAppendTime).
 	AppendTime bool
 }
@@ -324,7 +326,10 @@ func (p *Partition) typed(now ps.Now, t *Ticket, s *Stored) {
 	}
 	c := compare(t.base, t.Records, upTo, s)
 	marks := t.Marking == MarkLogAppendTime && !st.AppendTime && p.cfg.keeps(guardTypeBit)
-	if marks || c.equal == 0 {
+	// Of equal records that may lie anywhere those of one moment are taken for one
+	// another. Brokers whose ways are not known may change timestamps.
+	anothers := t.AtEnd && t.Marking == MarkLogAppendTime && st.Timestamp != t.FirstTimestamp && p.cfg.keeps(guardMoment)
+	if marks || anothers || c.equal == 0 {
 		// A duplicate: this transmission left nothing in the log. What it
 		// leaves open is only what was open before it.
 		if t.again {

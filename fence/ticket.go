@@ -43,6 +43,8 @@ type Batch struct {
 	Connection ps.ConnectionID
 	// MaxTimestamp is the largest record timestamp.
 	MaxTimestamp ps.Timestamp
+	// FirstTimestamp is that of the first record.
+	FirstTimestamp ps.Timestamp
 	// Node is the broker that the batch's upstream connection goes to, and
 	// ConnOpened an instant at which that connection was open already: a view
 	// begun before it may be of before a restart.

@@ -68,10 +68,13 @@ const (
 	// LeaderBehind: the leader's log ends before what is known to be committed:
 	// it was deposed, or the topic was deleted and created anew.
 	LeaderBehind
+	// Overtook: what its client sent before it was given back, or is unknown, and
+	// has not come again.
+	Overtook
 )
 
 var reasonNames = [...]string{"", "hold expired", "not leader", "state near expiry", "same view refused", "unreachable",
-	"view changed", "too many unknown", "leader behind"}
+	"view changed", "too many unknown", "leader behind", "overtook"}
 
 // String is the reason in words, as clients are told it.
 func (r Reason) String() string { return reasonNames[r] }

@@ -80,6 +80,8 @@ const (
 	BehindUnknown
 	// BehindRetriable: k was given back to be sent again.
 	BehindRetriable
+	// Overtaking: k is to be sent again, and this has come first.
+	Overtaking
 )
 
 // Producer is the virtual state of one client producer id in one partition: what
@@ -106,7 +108,10 @@ type Producer struct {
 
 	// inFlight counts its batches that are not decided. While there are none, it
 	// stands in the order of last use.
-	inFlight     int32
+	inFlight int32
+	// resumed is the sequence that may come next on the newest connection besides
+	// next; −1: none.
+	resumed      Sequence
 	lastUsed     Instant
 	older, newer *Producer
 }
@@ -115,12 +120,23 @@ type Producer struct {
 // batch with this sequence, brought by this connection, comes next.
 func (p *Producer) Begin(epoch ProducerEpoch, next Sequence, on ConnectionID) {
 	p.epoch, p.next, p.connection = epoch, next, on
-	p.toldCount, p.broken = 0, Unbroken
+	p.toldCount, p.broken, p.resumed = 0, Unbroken, -1
 }
 
-// Resume lets the batch with this sequence come next although some before it
-// were never seen.
-func (p *Producer) Resume(next Sequence) { p.next = next }
+// Resume lets the batch with this sequence come next on the newest connection
+// although some before it were never seen: they may have gone through another proxy.
+// Should they come here after all before it is in the log, they are in time.
+func (p *Producer) Resume(next Sequence) {
+	p.resumed = next
+	if p.Waited(p.connection) {
+		p.broken = Unbroken
+	}
+}
+
+// Resumed reports whether the batch is one that Resume let come next.
+func (p *Producer) Resumed(on ConnectionID, s Sequence) bool {
+	return p.resumed == s && p.connection == on
+}
 
 // Epoch is the newest epoch seen.
 func (p *Producer) Epoch() ProducerEpoch { return p.epoch }
@@ -204,7 +220,9 @@ func (p *Producer) Untell(s Sequence) {
 // Came notes that a connection brought a batch of the epoch with this sequence.
 // A client that is back at the gap, or before it, has gone back to fill it.
 func (p *Producer) Came(on ConnectionID, s Sequence) {
-	p.connection = max(p.connection, on)
+	if on > p.connection {
+		p.connection, p.resumed = on, -1
+	}
 	if p.broken != Unbroken && on >= p.brokenOn && !p.brokenAt.Before(s) {
 		p.broken = Unbroken
 	}
@@ -223,15 +241,33 @@ func (p *Producer) Break(on ConnectionID, at Sequence, why Break) {
 // and says what gap is before it, if any. A client that has more of them than
 // clients have in flight takes what left the gap for done: to it alone, an answer
 // that has it begin anew is of use, and that is the one after BehindRetriable.
+//
+// On a newer connection a client may send what stands behind the gap before it
+// sends again what left it (franz-go does, now and then): Overtaking. But it may
+// also have done that elsewhere, and then goes on with this.
 func (p *Producer) Late(on ConnectionID, s Sequence) Break {
 	switch {
-	case p.broken == Unbroken || on != p.brokenOn || !p.brokenAt.Before(s):
+	case p.broken == Unbroken || !p.brokenAt.Before(s):
+		return Unbroken
+	case on > p.brokenOn && p.late > 0 && (p.broken == BehindUnknown || p.broken == BehindRetriable):
+		p.late--
+		return Overtaking
+	case on != p.brokenOn:
 		return Unbroken
 	case p.late == 0:
 		return BehindRetriable
 	}
 	p.late--
 	return p.broken
+}
+
+// Broken reports whether a batch is known to have left a gap.
+func (p *Producer) Broken() bool { return p.broken != Unbroken }
+
+// Waited reports whether what left a gap was waited for long enough on this
+// connection, which is newer than the gap.
+func (p *Producer) Waited(on ConnectionID) bool {
+	return (p.broken == BehindUnknown || p.broken == BehindRetriable) && on > p.brokenOn && p.late == 0
 }
 
 // producers are the virtual states of a partition's client producer ids.

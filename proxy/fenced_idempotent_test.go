@@ -232,17 +232,23 @@ func TestProducersAreBounded(t *testing.T) {
 	}
 }
 
-// A gap is accepted on a newer connection: what lies between may have gone through
-// another proxy.
+// A gap is accepted on a newer connection, at last: what lies between may be on its
+// way, or have gone through another proxy.
 func TestGapOnANewerConnection(t *testing.T) {
 	l := newLeader(t, "fenced")
 	r := newFencedRig(t, Config{}, l)
 	older, newer := r.dial(), r.dial()
 	wantResult(t, older.one(0, sequenced(0, 0, conditional(0, "a"))), 0, 0, "")
+	const overtook = "not appended, send again: overtook"
+	for range 6 {
+		wantResult(t, newer.one(0, sequenced(0, 5, conditional(1, "b"))), 6, -1, overtook)
+	}
 	wantResult(t, newer.one(0, sequenced(0, 5, conditional(1, "b"))), 0, 1, "")
 	wantResult(t, older.one(0, sequenced(0, 9, conditional(2, "c"))), 45, -1, messageSequence)
 	wantResult(t, newer.one(0, sequenced(0, 9, conditional(2, "c"))), 45, -1, messageSequence)
-	wantResult(t, r.dial().one(0, sequenced(0, 9, conditional(2, "c"))), 0, 2, "")
+	newest := r.dial()
+	wantResult(t, newest.one(0, sequenced(0, 9, conditional(2, "c"))), 6, -1, overtook)
+	wantResult(t, newest.one(0, sequenced(0, 6, conditional(2, "between"))), 0, 2, "")
 }
 
 // A client pipelines two batches while its topic cannot be looked up, and again

@@ -297,6 +297,7 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 	e.ticket.Records = records
 	e.ticket.Replay = e.rule.replay
 	e.ticket.MaxTimestamp = ps.Timestamp(found.MaxTimestamp)
+	e.ticket.FirstTimestamp = ps.Timestamp(found.FirstTimestamp)
 	return 0, ""
 }
 

@@ -141,7 +141,7 @@ func (f *fencing) compareType(topic string, s *fence.Stored) {
 func (f *fencing) storedRecord(s wire.StoredRecord) fence.StoredRecord {
 	b := s.Batch
 	r := fence.StoredRecord{
-		Offset: ps.Offset(s.Offset), Control: s.Control, AppendTime: b.LogAppendTime(),
+		Offset: ps.Offset(s.Offset), Control: s.Control, AppendTime: b.LogAppendTime(), Timestamp: ps.Timestamp(s.Timestamp),
 	}
 	if !s.Control {
 		r.Record = ps.Record{Digest: s.Digest, AppendID: s.HasAppendID}

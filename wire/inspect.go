@@ -30,6 +30,8 @@ type Inspection struct {
 	// −1 is a record without one.
 	MaxTimestamp int64
 	MinTimestamp int64
+	// FirstTimestamp is that of the first record.
+	FirstTimestamp int64
 }
 
 // Inspector reads the records of batches. It keeps buffers between calls, so
@@ -128,6 +130,9 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 		}
 		out.MaxTimestamp = max(out.MaxTimestamp, timestamp)
 		out.MinTimestamp = min(out.MinTimestamp, timestamp)
+		if i == 0 {
+			out.FirstTimestamp = timestamp
+		}
 		out.Digests[i] = r.digest
 		c.add(&r)
 	}

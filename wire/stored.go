@@ -14,6 +14,9 @@ type StoredRecord struct {
 	Digest uint64
 	// HasAppendID: the record has exactly one append-id, not empty.
 	HasAppendID bool
+	// Timestamp is its writer's, in milliseconds since 1970, also where the batch
+	// has the broker's.
+	Timestamp int64
 	// Control: a transaction marker, not a client's record.
 	Control bool
 	// Batch is the header of the batch that the record stands in.
@@ -100,6 +103,7 @@ func (w *storedWalker) walkBatch(h BatchHeader, payload []byte, maxDecompressed 
 		}
 		last = r.offsetDelta
 		stored.Offset = h.BaseOffset + int64(r.offsetDelta)
+		stored.Timestamp = h.FirstTimestamp + r.timestampDelta
 		if !stored.Control {
 			stored.Digest, stored.HasAppendID = r.digest, r.hasAppendID()
 		}
