@@ -36,16 +36,17 @@ func attackDuration() time.Duration {
 // attack runs one and returns what is wrong.
 func attack(t *testing.T, topic string, seed uint64, duration time.Duration, flags ...string) []string {
 	t.Helper()
-	var proxies []*proxyProcess
+	var proxies []*attackedProxy
 	var rogues []*rogue
 	for i := range uint64(2) {
 		r := startRogue(t, seed+i, attackOneIn)
 		rogues = append(rogues, r)
-		p := newProxyProcess(t)
-		p.start(t, program, append([]string{
+		p := &attackedProxy{proxyProcess: newProxyProcess(t)}
+		p.flags = append([]string{
 			"--bootstrap", r.bootstrap, "--listen", p.bootstrap,
 			"--broker-ports", p.brokerPorts(), "--broker-kind", brokers.kind(), "--enforce", topic,
-		}, flags...)...)
+		}, flags...)
+		p.start(t, program, p.flags...)
 		proxies = append(proxies, p)
 	}
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, 1)
@@ -54,16 +55,22 @@ func attack(t *testing.T, topic string, seed uint64, duration time.Duration, fla
 	defer cancel()
 	var group sync.WaitGroup
 	for i := range 2 * int(habits) {
-		w := &attackWriter{log: log, id: i, habit: habit(i % int(habits)), proxies: proxies, at: i / int(habits)}
+		w := &attackWriter{log: log, id: i, habit: habit(i % int(habits)), at: i / int(habits)}
+		for _, p := range proxies {
+			w.bootstraps = append(w.bootstraps, p.bootstrap)
+		}
+		if w.habit == remembering {
+			w.at = 0 // the other proxy dies, and forgets it
+		}
 		group.Go(func() {
 			if err := w.run(ctx); err != nil {
 				t.Errorf("writer %d: %v", w.id, err)
 			}
 		})
 	}
-	for i, p := range proxies {
+	for i := range 2 {
 		group.Go(func() {
-			if err := log.franzWriter(ctx, 100+i, p.bootstrap); err != nil {
+			if err := log.franzWriter(ctx, 100+i, proxies[0].bootstrap); err != nil {
 				t.Errorf("franz-go: %v", err)
 			}
 		})
@@ -90,13 +97,23 @@ func attack(t *testing.T, topic string, seed uint64, duration time.Duration, fla
 	return checkLog(stored, log.attempts, 0, int64(len(stored)))
 }
 
-// attackProcesses freezes proxies and the leader and moves the leader, until ctx
+// attackedProxy is a proxy that can be killed and started again.
+type attackedProxy struct {
+	*proxyProcess
+	flags []string
+}
+
+// attackProcesses kills the second proxy, freezes both and the leader and moves the leader, until ctx
 // ends.
-func attackProcesses(ctx context.Context, t *testing.T, topic string, seed uint64, proxies []*proxyProcess) {
+func attackProcesses(ctx context.Context, t *testing.T, topic string, seed uint64, proxies []*attackedProxy) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	faults := faultScript{t: t, cluster: brokers.kafka, admin: adminAt(t, brokers.addresses()...), topic: topic}
 	for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, time.Duration(rng.Int64N(int64(2*time.Second)))) {
 		switch r := rng.IntN(10); {
+		case r < 1:
+			t.Log("a proxy is killed")
+			proxies[1].kill(t)
+			proxies[1].start(t, program, proxies[1].flags...)
 		case r < 6:
 			p := proxies[rng.IntN(len(proxies))].cmd.Process
 			_ = p.Signal(syscall.SIGSTOP)

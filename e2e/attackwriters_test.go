@@ -69,12 +69,13 @@ func (a *attacked) knownEnd() int64 {
 
 // attackWriter is one writer of a record at a time.
 type attackWriter struct {
-	log     *attacked
-	id      int
-	habit   habit
-	proxies []*proxyProcess
-	at      int // proxy it goes through
-	conn    *rawConn
+	log   *attacked
+	id    int
+	habit habit
+	// bootstraps are the proxies', and at is which of them it goes through.
+	bootstraps []string
+	at         int
+	conn       *rawConn
 
 	written            int
 	producer, sequence int64
@@ -190,7 +191,7 @@ func (w *attackWriter) transmit(a attempt, batch []byte) (said attempt, followin
 }
 
 func (w *attackWriter) connect() bool {
-	conn, err := dialRaw(w.proxies[w.at%len(w.proxies)].bootstrap)
+	conn, err := dialRaw(w.bootstraps[w.at%len(w.bootstraps)])
 	if err != nil {
 		return false
 	}
