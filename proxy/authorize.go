@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,14 +19,20 @@ import (
 // it: it waits in line, and moves what is known of its producer id. So before
 // the first batch of a connection for a topic under a rule, the broker is asked
 // on that connection, as which it knows the client, whether the client may
-// write there (KIP-430).
+// write there. It is asked by a Produce that appends nothing, to a partition that
+// no topic has: brokers look at rights first. Metadata tells them too (KIP-430),
+// with all partitions of a topic, for each connection.
 
 // writeRightAge is for how long the answer counts.
 const writeRightAge = 10 * time.Minute
 
-// rightsVersion of Metadata has authorized operations, and headers without
-// tagged fields; every broker since 2.3 has it.
-const rightsVersion = 8
+const (
+	// rightsVersion of Produce has headers without tagged fields and names topics
+	// by name; every broker since 2.4 has it.
+	rightsVersion = 8
+	// rightsPartition is the partition that no topic has.
+	rightsPartition = math.MaxInt32
+)
 
 const (
 	messageMayNotWrite   = "the client may not write to the topic: grant its principal WRITE"
@@ -50,16 +57,18 @@ func (w *writeRights) knows(topic []byte, at ps.Instant) bool {
 func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID []byte) {
 	at := instant()
 	clear(c.rights.denied)
-	var ask []kmsg.MetadataRequestTopic
+	var ask []kmsg.ProduceRequestTopic
 	asked := map[string]bool{}
 	for i := range view.Partitions {
 		topic := view.Partitions[i].Topic
 		if topic == nil || !rules[i].fenced() || c.rights.knows(topic, at) || asked[string(topic)] {
 			continue
 		}
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(string(topic))
-		asked[*t.Topic] = true
+		nothing := kmsg.NewProduceRequestTopicPartition()
+		nothing.Partition, nothing.Records = rightsPartition, []byte{}
+		t := kmsg.NewProduceRequestTopic()
+		t.Topic, t.Partitions = string(topic), append(t.Partitions, nothing)
+		asked[t.Topic] = true
 		ask = append(ask, t)
 	}
 	if len(ask) == 0 || c.node == unknownNode {
@@ -75,12 +84,14 @@ func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID
 	}
 	for i := range answer.Topics {
 		t := &answer.Topics[i]
-		switch {
-		case t.Topic == nil || !asked[*t.Topic]:
-		case mayWrite(t):
-			c.rights.allow(*t.Topic, at)
-		default:
-			c.rights.deny(*t.Topic)
+		if !asked[t.Topic] || len(t.Partitions) != 1 {
+			continue
+		}
+		switch t.Partitions[0].ErrorCode {
+		case kerr.UnknownTopicOrPartition.Code:
+			c.rights.allow(t.Topic, at)
+		case kerr.TopicAuthorizationFailed.Code:
+			c.rights.deny(t.Topic)
 		}
 	}
 }
@@ -100,22 +111,6 @@ func (w *writeRights) deny(topic string) {
 	delete(w.allowed, topic)
 }
 
-// mayWrite reads a topic's line of the answer. What the broker does not tell is
-// for the broker to refuse.
-func mayWrite(t *kmsg.MetadataResponseTopic) bool {
-	const (
-		untold = -1 << 31
-		write  = 1 << kmsg.ACLOperationWrite
-	)
-	switch {
-	case t.ErrorCode == kerr.TopicAuthorizationFailed.Code:
-		return false
-	case t.AuthorizedOperations == untold, t.ErrorCode == kerr.UnknownTopicOrPartition.Code:
-		return true
-	}
-	return t.AuthorizedOperations&write != 0
-}
-
 // refusedRight says how a batch is refused for what its client may not do.
 func (c *conn) refusedRight(topic []byte) (int16, string) {
 	switch _, allowed := c.rights.allowed[string(topic)]; {
@@ -130,30 +125,31 @@ func (c *conn) refusedRight(topic []byte) (int16, string) {
 // askUpstream asks the broker about topics, as the client, and waits for the
 // answer behind those of the client's requests that are on their way. It runs
 // on the clientLoop.
-func (c *conn) askUpstream(topics []kmsg.MetadataRequestTopic, clientID []byte) (*kmsg.MetadataResponse, error) {
+func (c *conn) askUpstream(topics []kmsg.ProduceRequestTopic, clientID []byte) (*kmsg.ProduceResponse, error) {
 	ctx, cancel, err := c.lookup()
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	request := kmsg.NewPtrMetadataRequest()
-	request.Version, request.Topics, request.IncludeTopicAuthorizedOperations = rightsVersion, topics, true
+	request := kmsg.NewPtrProduceRequest()
+	request.Version, request.Acks, request.Topics = rightsVersion, 1, topics
+	request.TimeoutMillis = int32(lookupTimeout.Milliseconds())
 	var as []kmsg.RequestFormatterOpt
 	if clientID != nil {
 		as = append(as, kmsg.FormatterClientID(string(clientID)))
 	}
 	frame := kmsg.NewRequestFormatter(as...).AppendRequest(nil, request, 0)
 	type outcome struct {
-		answer *kmsg.MetadataResponse
+		answer *kmsg.ProduceResponse
 		err    error
 	}
 	told := make(chan outcome, 1) // one send, which never blocks
 	err = c.sendUpstream(frame, func(body []byte, err error) {
-		answer := kmsg.NewPtrMetadataResponse()
+		answer := kmsg.NewPtrProduceResponse()
 		answer.Version = rightsVersion
 		if err == nil {
 			if err = answer.ReadFrom(body); err != nil {
-				err = fmt.Errorf("%w: metadata: %w", errAnswer, err)
+				err = fmt.Errorf("%w: rights: %w", errAnswer, err)
 			}
 		}
 		told <- outcome{answer, err}

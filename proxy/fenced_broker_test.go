@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
@@ -49,8 +50,10 @@ type leader struct {
 	onOther   func(r kmsg.Request) bool
 	// onFrame gets each Produce request as it arrived, without its length.
 	onFrame func(frame []byte)
-	// rights changes what clients are told of their rights to a topic.
-	rights func(t *kmsg.MetadataResponseTopic)
+	// rights is what clients are told who ask for their rights to a topic; nil:
+	// that they may write. rightsAsked counts such requests.
+	rights      func(topic string) int16
+	rightsAsked int
 	// edit changes what is answered.
 	edit     func(a *kmsg.ProduceResponse)
 	codes    map[kmsg.Key]int16 // answered by readings
@@ -198,7 +201,31 @@ func (l *leader) serve(c *kafkatest.Conn, r kafkatest.Request) bool {
 	return true
 }
 
+// tellRights answers the question whether a client may write to topics, which is a
+// Produce of nothing to no partition.
+func (l *leader) tellRights(c *kafkatest.Conn, r kafkatest.Request, request *kmsg.ProduceRequest) {
+	l.mu.Lock()
+	l.rightsAsked++
+	answer := kmsg.NewPtrProduceResponse()
+	for _, t := range request.Topics {
+		p := kmsg.NewProduceResponseTopicPartition()
+		p.Partition, p.BaseOffset, p.ErrorCode = rightsPartition, -1, kerr.UnknownTopicOrPartition.Code
+		if l.rights != nil {
+			p.ErrorCode = l.rights(t.Topic)
+		}
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic, topic.Partitions = t.Topic, append(topic.Partitions, p)
+		answer.Topics = append(answer.Topics, topic)
+	}
+	l.mu.Unlock()
+	c.Answer(r, answer)
+}
+
 func (l *leader) serveProduce(c *kafkatest.Conn, r kafkatest.Request, request *kmsg.ProduceRequest) bool {
+	if len(request.Topics) > 0 && len(request.Topics[0].Partitions) > 0 && request.Topics[0].Partitions[0].Partition == rightsPartition {
+		l.tellRights(c, r, request)
+		return true
+	}
 	l.mu.Lock()
 	l.received = append(l.received, request)
 	hook := l.onProduce
@@ -389,11 +416,8 @@ func (l *leader) metadata(r *kmsg.MetadataRequest, code int16) kmsg.Response {
 				t.Partitions = append(t.Partitions, p)
 			}
 		}
-		if code != 0 && !r.IncludeTopicAuthorizedOperations { // the proxy's own reading
+		if code != 0 {
 			t.ErrorCode = code
-		}
-		if l.rights != nil && r.IncludeTopicAuthorizedOperations {
-			l.rights(&t)
 		}
 		a.Topics = append(a.Topics, t)
 	}

@@ -45,7 +45,7 @@ func (u *upstreams) last() *upstreamConn {
 type upstreamConn struct {
 	net.Conn
 	mu       sync.Mutex
-	cutAfter int // bytes of the next write; 0: none is cut
+	cutAfter int // bytes of the next write that has more; 0: none is cut
 }
 
 var errCut = errors.New("cut by the test")
@@ -96,8 +96,8 @@ func TestUpstreamCut(t *testing.T) {
 		message string
 		log     string
 	}{
-		{name: "within the request's frame", batch: conditional(0, "a"), cut: 40, code: -1, base: -1, message: unknownAt0},
-		{name: "within the request's frame, identified", batch: identified(0, "a"), cut: 40, code: -1, base: -1, message: unknownAt0},
+		{name: "within the request's frame", batch: conditional(0, "a"), cut: 90, code: -1, base: -1, message: unknownAt0},
+		{name: "within the request's frame, identified", batch: identified(0, "a"), cut: 90, code: -1, base: -1, message: unknownAt0},
 		{name: "sent, not appended", batch: conditional(0, "a"), do: fateCutBefore, code: -1, base: -1, message: unknownAt0},
 		{name: "sent, appended", batch: conditional(0, "a"), do: fateCutAfter, code: -1, base: -1,
 			message: "outcome unknown: expected=0 next=1; read the partition from 0", log: "a"},

@@ -183,7 +183,7 @@ func TestLookupsOfOneRequestShareTheirTime(t *testing.T) {
 	defer close(gate)
 	l.change(func() {
 		l.onOther = func(q kmsg.Request) bool {
-			if m, ok := q.(*kmsg.MetadataRequest); ok && len(m.Topics) > 0 && !m.IncludeTopicAuthorizedOperations {
+			if m, ok := q.(*kmsg.MetadataRequest); ok && len(m.Topics) > 0 {
 				l.wait(gate)
 			}
 			return true
