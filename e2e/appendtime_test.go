@@ -91,7 +91,7 @@ func identifiedBatch(a attempt, record rawRecord) []byte {
 func TestRaceWithAppendTime(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
-	places := int64(300)
+	places := int64(150)
 	if longRuns {
 		places = 10_000
 	}
@@ -106,7 +106,7 @@ func TestRaceWithAppendTime(t *testing.T) {
 func TestRaceWhileTheTimestampTypeChanges(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
-	places := int64(600)
+	places := int64(400)
 	if longRuns {
 		places = 15_000
 	}

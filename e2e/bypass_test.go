@@ -71,7 +71,7 @@ func TestWritersThatBypassTheProxies(t *testing.T) {
 		t.Errorf("for an offset that is taken: got %s, %v", a.answer, err)
 	}
 	t.Logf("refused after %v", time.Since(began).Round(time.Millisecond))
-	attempts := appendWhileBypassed(t, c, 5*time.Second)
+	attempts := appendWhileBypassed(t, c, 3*time.Second)
 	t.Logf("%d records past the proxies", stop())
 	at := map[string]int64{"first": 0}
 	for _, record := range readLog(t, topic, 0) {

@@ -34,7 +34,7 @@ func TestTopicThatCompresses(t *testing.T) {
 func TestRaceOnATopicThatCompresses(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
-	places := int64(300)
+	places := int64(150)
 	if longRuns {
 		places = 10_000
 	}

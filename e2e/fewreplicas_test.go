@@ -195,7 +195,7 @@ func TestReplicasThatFailDuringAnAppend(t *testing.T) {
 	// before the request's time is over.
 	mine := encodeBatch(identified(conditional(1, "b"), "1"))
 	request := produceRequest(topic, 0, mine)
-	request.TimeoutMillis = 10_000
+	request.TimeoutMillis = 8_000
 	answers, err := conn.produceParts(request)
 	if err != nil {
 		t.Fatal(err)

@@ -137,7 +137,7 @@ type Config struct {
 	// fate; default 1,024. Beyond it new ones are given back to be sent again.
 	MaxUnknown int
 	// MaxReadings bounds the readings of views and records that go on at one
-	// broker at the same time; default 128. Others wait for their turn.
+	// broker at the same time; default 32. Others wait for their turn.
 	MaxReadings int
 	// OldReadsPerSecond bounds, for each client connection, the batches that
 	// expect an offset so far back that its record has to be read from the log
@@ -150,8 +150,8 @@ type Config struct {
 	// MaxControlBytes bounds an answer to the proxy's own requests; default 64
 	// MiB. It must exceed the brokers' largest batch.
 	MaxControlBytes int
-	// ControlTimeout bounds each of the proxy's own requests to a broker;
-	// default 5 s.
+	// ControlTimeout bounds how long a broker may leave the proxy's own requests
+	// without any answer; default 5 s.
 	ControlTimeout time.Duration
 	// MaxPendingRequests bounds the requests of one connection that are not
 	// answered yet; reading pauses at it. Default 1,024.

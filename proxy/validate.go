@@ -175,7 +175,7 @@ func (c *Config) defaultNumbers() error {
 		{"MaxAddPartitionsBytes", &c.MaxAddPartitionsBytes, mebibyte},
 		{"MaxTopics", &c.MaxTopics, 100_000},
 		{"MaxUnknown", &c.MaxUnknown, 1024},
-		{"MaxReadings", &c.MaxReadings, 128},
+		{"MaxReadings", &c.MaxReadings, 32},
 		{"OldReadsPerSecond", &c.OldReadsPerSecond, 100},
 		{"MaxReadBackBytes", &c.MaxReadBackBytes, 8 * mebibyte},
 		{"MaxControlBytes", &c.MaxControlBytes, 64 * mebibyte},

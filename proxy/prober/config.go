@@ -46,8 +46,8 @@ type Config struct {
 	// MaxFrame bounds an answer, in bytes; default 64 MiB. It must exceed the
 	// brokers' largest batch, which a Fetch returns whole (KIP-74).
 	MaxFrame int
-	// RequestTimeout bounds dialling with its version handshake, each write,
-	// and the time from a request's write to its answer; default 5 s.
+	// RequestTimeout bounds dialling with its version handshake, each write, and
+	// the time until the next answer arrives while any is awaited; default 5 s.
 	RequestTimeout time.Duration
 	// MaxWaiting bounds the calls that wait on one broker's connection;
 	// default 4,096. Beyond it a call gets ErrBusy.

@@ -39,7 +39,6 @@ type pendingAnswer struct {
 	exchange    *exchange
 	index       int
 	correlation int32
-	deadline    time.Time
 }
 
 // conn is one control connection: a loop that writes exchanges, a loop that
@@ -246,12 +245,11 @@ func (c *conn) register(buf []byte, x *exchange) []byte {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	deadline := time.Now().Add(c.timeout)
 	for i, r := range x.requests {
 		// AppendRequest writes the length to the start of what it is given.
 		c.frame = c.format.AppendRequest(c.frame[:0], r, c.nextCorrelation)
 		buf = append(buf, c.frame...)
-		c.pending = append(c.pending, pendingAnswer{x, i, c.nextCorrelation, deadline})
+		c.pending = append(c.pending, pendingAnswer{x, i, c.nextCorrelation})
 		c.nextCorrelation++
 	}
 	if len(c.pending) == len(x.requests) { // the read loop had nothing to wait for
@@ -260,12 +258,13 @@ func (c *conn) register(buf []byte, x *exchange) []byte {
 	return buf
 }
 
-// setReadDeadlineLocked lets the read loop wait for the oldest pending answer
-// as long as that may take, or for ever if none is pending.
+// setReadDeadlineLocked lets the read loop wait for the oldest pending answer as
+// long as that may take from now on, or for ever if none is pending: what a
+// broker has not come to yet is not late.
 func (c *conn) setReadDeadlineLocked() {
 	var deadline time.Time
 	if len(c.pending) > 0 {
-		deadline = c.pending[0].deadline
+		deadline = time.Now().Add(c.timeout)
 	}
 	// It fails only on a closed connection, where the next Read fails too.
 	_ = c.nc.SetReadDeadline(deadline)

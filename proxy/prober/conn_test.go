@@ -309,6 +309,43 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
+// A broker that has much to do answers late, but goes on answering: only silence
+// counts as its end.
+func TestBrokerThatIsBehindIsWaitedFor(t *testing.T) {
+	l := steadyLeader()
+	asked := 0
+	b := &scriptedBroker{handle: func(r kmsg.Request) reply {
+		do := l.handle(r)
+		do.late = time.Second
+		if asked++; asked > 30 {
+			do.fate = unanswered
+		}
+		return do
+	}}
+	run(t, Config{Dial: b.dial, RequestTimeout: 5 * time.Second}, func(t *testing.T, ctx context.Context, p *Pool) {
+		began := time.Now()
+		var calls sync.WaitGroup
+		var mu sync.Mutex
+		failed := 0
+		for range 40 {
+			calls.Go(func() {
+				if err := askAlone(ctx, p, "orders"); err != nil {
+					mu.Lock()
+					failed++
+					mu.Unlock()
+				}
+			})
+		}
+		calls.Wait()
+		if failed != 10 {
+			t.Errorf("got %d calls failed, want the 10 that were not answered", failed)
+		}
+		if got, want := time.Since(began), 35*time.Second; got != want {
+			t.Errorf("it took %v to notice, want %v", got, want)
+		}
+	})
+}
+
 // heldConn is a connection whose writes wait until gate, of capacity 1, has
 // room.
 type heldConn struct {
