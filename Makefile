@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 GO ?= go
 # Time for each fuzz target.
-FUZZTIME ?= 5s
+FUZZTIME ?= 3s
 # Kafka for e2e-kafka, the versions that test-full goes through, and the two that
 # test does.
 KAFKA_VERSION ?= 4.1.1
@@ -17,7 +17,7 @@ KAFKA_OLDEST = $(firstword $(KAFKA_VERSIONS))
 KAFKA_NEWEST = $(lastword $(KAFKA_VERSIONS))
 # What test leaves to the newest Kafka, for time: most of it is about clients and
 # proxies, not about what kind of broker there is. test-full runs it everywhere.
-ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*)
+ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*)
 # Linters live in a module of their own, to stay out of the product's go.mod.
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')

@@ -14,6 +14,7 @@ import (
 // the next offset that they were told, through proxies that do not know of each
 // other. What counts is who wins.
 type rivalry struct {
+	try      int // how often it was run before
 	proxies  int
 	replicas int16
 	late     time.Duration // how much later than the others the last proxy's writers begin
@@ -43,7 +44,7 @@ type rivalWin struct {
 // run lets writers race on a topic of its own for so long, all of them.
 func (r rivalry) run(t *testing.T, proxies []*proxyProcess, lasts time.Duration) []rivals {
 	t.Helper()
-	topic := strings.NewReplacer(" ", "-", ",", "").Replace(fmt.Sprintf("shared %d of %v", r.writers, r))
+	topic := strings.NewReplacer(" ", "-", ",", "").Replace(fmt.Sprintf("shared %d of %v %d", r.writers, r, r.try))
 	createReplicatedTopic(t, adminAt(t, brokers.addresses()...), topic, 1, r.replicas, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), r.late+lasts)
 	defer cancel()
@@ -161,14 +162,13 @@ func TestProxiesShareAPartition(t *testing.T) {
 		proxies = append(proxies, startProxy(t, "--require", "shared-*"))
 	}
 	const late = 3 * time.Second
-	races := []rivalry{
-		{proxies: 2, replicas: 1}, {proxies: 3, replicas: 1, late: late},
-		{proxies: 2, replicas: 3, late: late}, {proxies: 3, replicas: 3},
-	}
+	races := []rivalry{{proxies: 2, replicas: 1}, {proxies: 3, replicas: 3, late: late}}
 	if longRuns {
 		races = append(races, rivalry{proxies: 1, replicas: 1}, rivalry{proxies: 1, replicas: 3},
+			rivalry{proxies: 3, replicas: 1, late: late}, rivalry{proxies: 2, replicas: 3, late: late},
+			rivalry{proxies: 3, replicas: 3},
 			rivalry{proxies: 3, replicas: 1}, rivalry{proxies: 2, replicas: 1, late: late},
-			rivalry{proxies: 2, replicas: 3}, rivalry{proxies: 3, replicas: 3, late: late})
+			rivalry{proxies: 2, replicas: 3})
 		for _, r := range slices.Clone(races) {
 			r.trip = 3 * time.Millisecond
 			races = append(races, r)
@@ -176,11 +176,27 @@ func TestProxiesShareAPartition(t *testing.T) {
 	}
 	for _, r := range races {
 		r.writers = 6
-		shares := rivalShares(r.run(t, proxies, 10*time.Second))
-		if got, least := slices.Min(shares), 0.5/float64(r.proxies); got < least {
-			t.Errorf("%v: the smallest share is %.2f, want at least %.2f", r, got, least)
-		}
+		r.share(t, proxies)
 	}
+}
+
+// fairTries is how often shares are measured before they count as unfair: a
+// machine with other things to do spoils a measurement, and a proxy that is
+// starved is starved in each.
+const fairTries = 3
+
+// share runs the rivalry until no proxy has less than half of an even share.
+func (r rivalry) share(t *testing.T, proxies []*proxyProcess) {
+	t.Helper()
+	least := 0.5 / float64(r.proxies)
+	for r.try = range fairTries {
+		got := slices.Min(rivalShares(r.run(t, proxies, 10*time.Second)))
+		if got >= least {
+			return
+		}
+		t.Logf("%v: the smallest share is %.2f, want at least %.2f", r, got, least)
+	}
+	t.Errorf("%v: no share of at least %.2f for each in %d tries", r, least, fairTries)
 }
 
 // TestFiftyWritersOfAPartition: each wins within a bounded number of rounds, all
