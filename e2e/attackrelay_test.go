@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -44,46 +42,11 @@ type rogue struct {
 func startRogue(t *testing.T, seed uint64, one int) *rogue {
 	t.Helper()
 	behind := startProxy(t, "--advertised-host", relayHost)
-	_, port, err := net.SplitHostPort(behind.bootstrap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rogue{bootstrap: net.JoinHostPort(relayHost, port), one: one, rng: rand.New(rand.NewPCG(seed, 0))}
+	r := &rogue{one: one, rng: rand.New(rand.NewPCG(seed, 0))}
 	r.settled.L = &r.mu
-	var group sync.WaitGroup
-	var open sync.Map
-	for _, port := range behind.ports {
-		number := strconv.Itoa(int(port))
-		listener, err := net.Listen("tcp", net.JoinHostPort(relayHost, number))
-		if err != nil {
-			t.Fatal(err)
-		}
-		open.Store(listener, nil)
-		group.Go(func() {
-			for {
-				proxy, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				broker, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", number))
-				if err != nil {
-					_ = proxy.Close()
-					continue
-				}
-				open.Store(proxy, nil)
-				open.Store(broker, nil)
-				c := &roguePipe{rogue: r, proxy: proxy, broker: broker, did: map[uint32]mischief{}}
-				group.Go(c.requests)
-				group.Go(c.answers)
-			}
-		})
-	}
-	t.Cleanup(func() {
-		open.Range(func(closer, _ any) bool {
-			_ = closer.(io.Closer).Close()
-			return true
-		})
-		group.Wait()
+	r.bootstrap = standBefore(t, behind, func(proxy, broker net.Conn) (requests, answers func()) {
+		c := &roguePipe{rogue: r, proxy: proxy, broker: broker, did: map[uint32]mischief{}}
+		return c.requests, c.answers
 	})
 	return r
 }

@@ -191,21 +191,8 @@ func (w *attackWriter) transmit(a attempt, batch []byte) (said attempt, followin
 }
 
 func (w *attackWriter) connect() bool {
-	conn, err := dialRaw(w.bootstraps[w.at%len(w.bootstraps)])
-	if err != nil {
-		return false
-	}
-	defer conn.close()
-	metadata, err := conn.metadata(w.log.topic)
-	if err != nil || len(metadata.Topics) != 1 || len(metadata.Topics[0].Partitions) != 1 {
-		return false
-	}
-	leader, ok := brokerMap(metadata)[metadata.Topics[0].Partitions[0].Leader]
-	if !ok {
-		return false
-	}
-	w.conn, err = dialRaw(leader)
-	return err == nil
+	w.conn = findLeader(w.bootstraps[w.at%len(w.bootstraps)], w.log.topic)
+	return w.conn != nil
 }
 
 func (w *attackWriter) hangUp() {

@@ -164,21 +164,31 @@ func (w *writer) run(ctx context.Context) error {
 
 // connect finds the leader through the proxy.
 func (w *writer) connect() bool {
-	conn, err := dialRaw(w.bootstrap)
+	w.conn = findLeader(w.bootstrap, w.contest.topic)
+	return w.conn != nil
+}
+
+// findLeader connects to the leader of a topic's only partition, as a proxy or
+// broker tells it; nil: not now.
+func findLeader(bootstrap, topic string) *rawConn {
+	conn, err := dialRaw(bootstrap)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer conn.close()
-	metadata, err := conn.metadata(w.contest.topic)
+	metadata, err := conn.metadata(topic)
 	if err != nil || len(metadata.Topics) != 1 || len(metadata.Topics[0].Partitions) != 1 {
-		return false
+		return nil
 	}
 	leader, ok := brokerMap(metadata)[metadata.Topics[0].Partitions[0].Leader]
 	if !ok {
-		return false
+		return nil
 	}
-	w.conn, err = dialRaw(leader)
-	return err == nil
+	conn, err = dialRaw(leader)
+	if err != nil {
+		return nil
+	}
+	return conn
 }
 
 func (w *writer) hangUp() {

@@ -55,11 +55,24 @@ func (r *relay) held() {
 // ends.
 func startRelay(t *testing.T, p *proxyProcess, choose func(produce int) cut) *relay {
 	t.Helper()
+	r := &relay{choose: choose}
+	r.bootstrap = standBefore(t, p, func(client, server net.Conn) (requests, answers func()) {
+		pipe := &relayedConn{relay: r, client: client, server: server, lost: map[uint32]bool{}}
+		return pipe.requests, pipe.answers
+	})
+	return r
+}
+
+// standBefore takes connections at relayHost for a proxy that advertises it,
+// until the test ends, and gives the address to bootstrap from. relay makes of a
+// connection, and the one to the proxy that belongs to it, what runs until both
+// are closed.
+func standBefore(t *testing.T, p *proxyProcess, relay func(client, server net.Conn) (requests, answers func())) string {
+	t.Helper()
 	_, port, err := net.SplitHostPort(p.bootstrap)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{bootstrap: net.JoinHostPort(relayHost, port), choose: choose}
 	var group sync.WaitGroup
 	var open sync.Map
 	for _, port := range p.ports {
@@ -82,9 +95,9 @@ func startRelay(t *testing.T, p *proxyProcess, choose func(produce int) cut) *re
 				}
 				open.Store(client, nil)
 				open.Store(server, nil)
-				pipe := &relayedConn{relay: r, client: client, server: server, lost: map[uint32]bool{}}
-				group.Go(pipe.requests)
-				group.Go(pipe.answers)
+				requests, answers := relay(client, server)
+				group.Go(requests)
+				group.Go(answers)
 			}
 		})
 	}
@@ -95,7 +108,7 @@ func startRelay(t *testing.T, p *proxyProcess, choose func(produce int) cut) *re
 		})
 		group.Wait()
 	})
-	return r
+	return net.JoinHostPort(relayHost, port)
 }
 
 // next says what becomes of the Produce request that has come now.

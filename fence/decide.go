@@ -44,11 +44,8 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 		return
 	}
 	if oldest != nil && inside {
-		// The queue's wait is an optimisation, not a lock: after a while a
-		// view read from then on may be used although one is in flight.
-		overtake := oldest.sentAt.Add(p.admissionWait())
-		if now.Instant < overtake {
-			p.wakeAt(overtake)
+		overtake, may := p.overtakes(now, oldest)
+		if !may {
 			return
 		}
 		fresh = max(fresh, overtake)
@@ -83,6 +80,18 @@ func (p *Partition) lookWaiting(now ps.Now, t *Ticket) {
 	default:
 		p.sendOn(now, t, v)
 	}
+}
+
+// overtakes reports whether what waits behind the oldest transmission in flight
+// need not any more: the queue's wait is an optimisation, not a lock. A view that
+// is read from the instant given on may be used although one is in flight.
+func (p *Partition) overtakes(now ps.Now, oldest *Ticket) (ps.Instant, bool) {
+	overtake := oldest.sentAt.Add(p.admissionWait())
+	if now.Instant < overtake {
+		p.wakeAt(overtake)
+		return overtake, false
+	}
+	return overtake, true
 }
 
 // viewFor is the view for sending the ticket's batch; false: it must be read.

@@ -12,9 +12,8 @@ import (
 func (p *Partition) lookFree(now ps.Now, t *Ticket) {
 	fresh := t.needAfter
 	if oldest := p.inFlight(); oldest != nil {
-		overtake := oldest.sentAt.Add(p.admissionWait())
-		if now.Instant < overtake {
-			p.wakeAt(overtake)
+		overtake, may := p.overtakes(now, oldest)
+		if !may {
 			return
 		}
 		fresh = max(fresh, overtake)
