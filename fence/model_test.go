@@ -35,6 +35,7 @@ func (w *modelWorld) run() int {
 func (w *modelWorld) explain() string {
 	var lines []string
 	start := w.now
+	w.traced = true
 	w.trace = func(format string, args ...any) {
 		if len(lines) >= 60 {
 			lines = lines[1:]

@@ -20,30 +20,47 @@ type modelChain struct {
 	last map[modelWay]ps.Sequence
 }
 
-// breach is what an idempotent client finds broken.
-type breach int
+// breach is which promise a failure breaks.
+type breach string
 
 const (
+	// misplaced: a record is in the log at another offset than it was promised.
+	misplaced breach = "misplaced"
+	// refusedInVain: a batch was refused, and is in the log or comes to be there.
+	refusedInVain breach = "refused in vain"
+	// refusedUpstream: the same, while a transmission of it by the same proxy was open.
+	refusedUpstream breach = "refused while upstream"
+	// falseSuccess: a batch is told of a success and is not in the log.
+	falseSuccess breach = "false success"
+	// anothersSuccess: a batch is told of a success that is another's.
+	anothersSuccess breach = "another's success"
+	// nextAhead: an offset to try next lies behind the committed end.
+	nextAhead breach = "next ahead"
+	// decidedTwice: a batch gets two verdicts.
+	decidedTwice breach = "decided twice"
+	// falseViolation and falseAlarm: nobody bypasses the proxies, and it is said.
+	falseViolation breach = "false violation"
+	falseAlarm     breach = "false alarm"
+	// stuck: when all faults have ended, batches get no verdict, or nothing wins.
+	stuck breach = "stuck"
+
+	// These are found by idempotent clients.
+
 	// twice: an unconditional record is in the log twice.
-	twice breach = iota + 1
+	twice breach = "twice"
 	// disordered: an unconditional record is behind one that was sent later.
-	disordered
+	disordered breach = "disordered"
 	// behindRefused: a batch is in a log although one before it was refused.
-	behindRefused
+	behindRefused breach = "behind a refused one"
 	// unfounded: a batch is told that its predecessor was refused, and none was.
-	unfounded
+	unfounded breach = "unfounded"
 	// stored: a batch is told that its predecessor was refused, and is in the log.
-	stored
+	stored breach = "refused and stored"
 	// unlike: a batch is told something else than the one it was behind.
-	unlike
+	unlike breach = "unlike"
 )
 
-func (c *modelChain) fail(b breach, format string, args ...any) {
-	if c.w.failure == "" {
-		c.w.breach = b
-	}
-	c.w.fail(format, args...)
-}
+func (c *modelChain) fail(b breach, format string, args ...any) { c.w.breaks(b, format, args...) }
 
 type modelLine struct {
 	proxy *modelProxy

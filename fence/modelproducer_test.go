@@ -366,7 +366,7 @@ func (w *modelWorld) idempotentWins(cl *modelClient) {
 	fresh, before := false, w.winsOf[cl]
 	for (!fresh || w.winsOf[cl] == before) && w.failure == "" {
 		if w.now > until {
-			w.fail("nothing of the idempotent c%d wins", cl.id)
+			w.breaks(stuck, "nothing of the idempotent c%d wins", cl.id)
 			return
 		}
 		if pr.conn != nil && pr.conn.node != w.cluster.leader {

@@ -9,6 +9,10 @@ import (
 
 // step lets one thing happen.
 func (w *modelWorld) step() {
+	w.steps++
+	if w.tape != nil {
+		w.tape.next()
+	}
 	w.pass()
 	p := w.proxies[w.rng.IntN(len(w.proxies))]
 	i := w.rng.IntN(3)
@@ -176,7 +180,9 @@ func (w *modelWorld) brokerReads() {
 	if w.scarce == nil || w.calm || w.scarce.IntN(6) > 0 {
 		code = w.cluster.produce(conn.node, tx, w.clock())
 	}
-	w.trace("broker %d takes %v: code %d base %d", conn.node, tx.ticket, code, tx.base)
+	if w.traced {
+		w.trace("broker %d takes %v: code %d base %d", conn.node, tx.ticket, code, tx.base)
+	}
 	if code != 0 {
 		conn.answers = append(conn.answers, modelAnswerTo{tx, Answer{Code: code, BaseOffset: ps.NoOffset, LogAppendTime: -1}})
 		return
@@ -193,7 +199,9 @@ func (w *modelWorld) brokerAnswers() {
 		if conn != nil {
 			a := conn.answers[0]
 			conn.answers = conn.answers[1:]
-			w.trace("answer for %v: %+v", a.tx.ticket, a.answer)
+			if w.traced {
+				w.trace("answer for %v: %+v", a.tx.ticket, a.answer)
+			}
 			w.apply(conn.proxy, conn.proxy.part.Answered(w.clock(), &a.tx.ticket.Ticket, a.answer))
 		}
 		return
@@ -258,7 +266,9 @@ func (w *modelWorld) viewStep(p *modelProxy) {
 		p.views = p.views[:len(p.views)-1]
 		switch lost := !w.calm && w.rng.IntN(30) == 0; {
 		case r.ok && !lost:
-			w.trace("p%d reads view %v of %v ago", p.id, r.view, w.now.Sub(r.at))
+			if w.traced {
+				w.trace("p%d reads view %v of %v ago", p.id, r.view, w.now.Sub(r.at))
+			}
 			w.apply(p, p.part.ViewRead(w.clock(), r.asked, r.view))
 		default:
 			code := int16(6)
@@ -289,7 +299,9 @@ func (w *modelWorld) recordStep(p *modelProxy) {
 		p.records[i] = p.records[len(p.records)-1]
 		p.records = p.records[:len(p.records)-1]
 		if r.ok && (w.calm || w.rng.IntN(30) > 0) {
-			w.trace("p%d reads records %d..%d: %d of hw %d", p.id, r.from, r.upTo, len(r.got.Records), r.got.HighWatermark)
+			if w.traced {
+				w.trace("p%d reads records %d..%d: %d of hw %d", p.id, r.from, r.upTo, len(r.got.Records), r.got.HighWatermark)
+			}
 			w.apply(p, p.part.RecordsRead(w.clock(), r.id, r.got))
 		} else {
 			final := w.scarce != nil && !w.calm && w.scarce.IntN(4) == 0
@@ -323,7 +335,7 @@ func (w *modelWorld) settleDown() {
 	until := w.now.Add(modelHold + modelAnswer + time.Second)
 	for w.undecided() > 0 && w.failure == "" {
 		if w.now > until {
-			w.fail("%d batches undecided", w.undecided())
+			w.breaks(stuck, "%d batches undecided", w.undecided())
 			return
 		}
 		w.step()
@@ -353,7 +365,7 @@ func (w *modelWorld) freshWins(p *modelProxy) {
 	before := w.wins
 	for w.wins == before && w.failure == "" {
 		if w.now > until {
-			w.fail("nothing wins through p%d", p.id)
+			w.breaks(stuck, "nothing wins through p%d", p.id)
 			return
 		}
 		if cl.open == 0 {

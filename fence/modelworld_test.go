@@ -127,7 +127,10 @@ type weakVerdict struct {
 }
 
 type modelWorld struct {
-	rng     *rand.Rand
+	rng     *dice
+	dice    []*dice // all that draw while it runs
+	tape    *tape   // nil: none
+	steps   int     // done
 	cfg     *Config
 	now     ps.Instant
 	cluster modelCluster
@@ -152,7 +155,7 @@ type modelWorld struct {
 	// scarce, when set, draws whether a broker lacks replicas and so refuses a
 	// batch before it appends. It has a source of its own, so that schedules
 	// without it stay as they are.
-	scarce *rand.Rand
+	scarce *dice
 	// kind draws what the brokers and clients are like, from a source of its own
 	// as well.
 	kind                              *rand.Rand
@@ -160,16 +163,29 @@ type modelWorld struct {
 	calm                              bool // no more faults
 	quiet                             bool // … and nothing is sent again
 	trace                             func(format string, args ...any)
+	traced                            bool // trace does something
 	failure                           string
 	// misplaced: the failure is a record at another offset than promised.
 	misplaced bool
-	// breach is what the failure is, where it is one of an idempotent client's.
+	// breach is what kind of failure it is.
 	breach breach
 }
 
+// fail notes what went wrong first. What has no name of a breach goes by its format.
 func (w *modelWorld) fail(format string, args ...any) {
 	if w.failure == "" {
 		w.failure = fmt.Sprintf(format, args...)
+		if w.breach == "" {
+			w.breach = breach(format)
+		}
+	}
+}
+
+// breaks notes what went wrong first, and which promise it breaks.
+func (w *modelWorld) breaks(b breach, format string, args ...any) {
+	if w.failure == "" {
+		w.breach = b
+		w.fail(format, args...)
 	}
 }
 
@@ -181,9 +197,10 @@ func (w *modelWorld) clock() ps.Now {
 // conditional writers only.
 func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 	w := &modelWorld{
-		rng: rand.New(rand.NewPCG(seed, 0)), cfg: modelConfig(broken), now: ps.Instant(time.Hour),
+		cfg: modelConfig(broken), now: ps.Instant(time.Hour),
 		won: map[ps.Offset]int{}, winsOf: map[*modelClient]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
 	}
+	w.rng = w.newDice(seed, 0)
 	w.chain = modelChain{
 		w: w, gaps: map[modelLine]*modelGap{}, appended: map[int]int{}, sent: map[int]map[modelWay]bool{}, last: map[modelWay]ps.Sequence{},
 	}
@@ -226,7 +243,7 @@ func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 // live for less long than replication may stand still: what is unknown may lie
 // in some log, uncommitted, when no byte of it can be on its way any more.
 func (w *modelWorld) makeScarce(seed uint64) {
-	w.scarce = rand.New(rand.NewPCG(seed, 1))
+	w.scarce = w.newDice(seed, 1)
 	w.cfg.ConnectionIdle, w.cfg.Margin = 300*time.Millisecond, 100*time.Millisecond
 	w.tempo = 10 * time.Millisecond
 	w.trouble = 3
@@ -275,10 +292,10 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 	}
 	if want := int(r.tx.expected) + r.place; offset != want {
 		w.misplaced = true
-		w.fail("record of %s committed at %d, promised %d", t, offset, want)
+		w.breaks(misplaced, "record of %s committed at %d, promised %d", t, offset, want)
 	}
 	if t.refused && !t.twinAtEnd() {
-		w.fail("record of %s committed at %d after its refusal", t, offset)
+		w.breaks(refusedInVain, "record of %s committed at %d after its refusal", t, offset)
 	}
 	if t.frame != nil && !t.twinAtEnd() {
 		w.chain.committed(offset, r)
@@ -287,7 +304,7 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 		// After a long time without an answer a proxy gives a transmission up.
 		given := r.tx.sentAt.Add(w.cfg.copyLife() + w.cfg.givenUpAfter())
 		if v.proxy == t.proxy && v.ticket != t && r.tx.sentAt < v.at && v.at < given {
-			w.fail("record of %s committed at %d, yet %s was told %v while it was upstream", t, offset, v.ticket, v.kind)
+			w.breaks(refusedUpstream, "record of %s committed at %d, yet %s was told %v while it was upstream", t, offset, v.ticket, v.kind)
 		}
 	}
 }
@@ -311,7 +328,9 @@ func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
 		if e.Ticket != nil {
 			t = e.Ticket.Owner.(*modelTicket)
 		}
-		w.trace("  p%d: %v %v", p.id, t, e)
+		if w.traced {
+			w.trace("  p%d: %v %v", p.id, t, e)
+		}
 		switch e.Kind {
 		case Send:
 			w.send(t, e)
@@ -328,7 +347,7 @@ func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
 			// leader can hold an older batch that has the next sequence.
 			rearmed := w.cluster.armsAtZero && e.Alarm == Undecidable
 			if w.alarms++; !w.bypassed && !rearmed {
-				w.fail("p%d raised %v for %v", p.id, e, t)
+				w.breaks(falseAlarm, "p%d raised %v for %v", p.id, e, t)
 			}
 		}
 	}
@@ -416,7 +435,7 @@ func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
 	t.told++
 	w.kinds[v.Kind]++
 	if t.told > 1 {
-		w.fail("%s decided twice, now %v", t, v)
+		w.breaks(decidedTwice, "%s decided twice, now %v", t, v)
 	}
 	if t.proxy != p {
 		w.fail("%s decided by another proxy", t)
@@ -439,7 +458,7 @@ func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
 func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 	log := w.cluster.committed
 	if end := ps.Offset(len(log)); v.Kind != Won && v.Kind != Violation && v.Next > end {
-		w.fail("%s told %v, the committed end is %d", t, v, end)
+		w.breaks(nextAhead, "%s told %v, the committed end is %d", t, v, end)
 	}
 	switch v.Kind {
 	case Won:
@@ -449,20 +468,20 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 			o := v.Offset + ps.Offset(i)
 			switch {
 			case v.Offset != t.Expected && !t.AtEnd || int(o) >= len(log) || log[o].Record != r:
-				w.fail("%s told %v, not in the committed log", t, v)
+				w.breaks(falseSuccess, "%s told %v, not in the committed log", t, v)
 				return
 			case !v.Replayed && !w.cluster.appendTime && !w.cluster.unmarked && log[o].tx.ticket != t:
-				w.fail("%s told %v, which %s wrote", t, v, log[o].tx.ticket)
+				w.breaks(anothersSuccess, "%s told %v, which %s wrote", t, v, log[o].tx.ticket)
 			}
 			if owner, ok := w.won[o]; ok && owner != t.owners[i] && !t.again(log[o].tx.ticket) {
-				w.fail("%s told %v, record %d was told so too", t, v, owner)
+				w.breaks(anothersSuccess, "%s told %v, record %d was told so too", t, v, owner)
 			}
 			w.won[o] = t.owners[i]
 		}
 	case Violation:
 		w.violations++
 		if !w.bypassed || t.AtEnd || int(v.Offset) >= len(log) || log[v.Offset].Record != t.Records[0] || v.Offset == t.Expected {
-			w.fail("%s told %v", t, v)
+			w.breaks(falseViolation, "%s told %v", t, v)
 		}
 	case Unknown:
 	case Taken, PredecessorRefused:
@@ -472,10 +491,11 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 		}
 		for i, r := range t.Records {
 			if o := t.Expected + ps.Offset(i); o < v.Next && int(o) < len(log) && log[o].Record == r {
-				if v.Kind == PredecessorRefused && w.failure == "" {
-					w.breach = stored
+				why := refusedInVain
+				if v.Kind == PredecessorRefused {
+					why = stored
 				}
-				w.fail("%s told %v, yet its record is at %d", t, v, o)
+				w.breaks(why, "%s told %v, yet its record is at %d", t, v, o)
 			}
 		}
 	default:
@@ -492,13 +512,13 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 	if t.refused && !t.twinAtEnd() {
 		for o := range log {
 			if log[o].tx != nil && log[o].tx.ticket == t {
-				w.fail("%s told %v, yet it wrote %d", t, v, o)
+				w.breaks(refusedInVain, "%s told %v, yet it wrote %d", t, v, o)
 			}
 		}
 		for _, r := range t.Records {
 			for o := range log {
 				if m := &log[o]; v.Kind == NotReached && m.tx != nil && m.Record == r && m.tx.ticket.proxy == p && m.tx.ticket.phase != done {
-					w.fail("%s told %v while %s is in the log and not decided", t, v, m.tx.ticket)
+					w.breaks(refusedUpstream, "%s told %v while %s is in the log and not decided", t, v, m.tx.ticket)
 				}
 			}
 		}
@@ -638,6 +658,8 @@ func (w *modelWorld) admitTicket(t *modelTicket) {
 	t.client.open++
 	p := t.proxy
 	p.tickets = append(p.tickets, t)
-	w.trace("admit %v node %d append-id %v", t, t.conn.node, t.Records[0].AppendID)
+	if w.traced {
+		w.trace("admit %v node %d append-id %v", t, t.conn.node, t.Records[0].AppendID)
+	}
 	w.apply(p, p.part.Admit(w.clock(), &t.Ticket))
 }
