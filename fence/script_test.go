@@ -180,16 +180,6 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-var guardNames = map[string]guard{
-	"append-time": guardAppendTime, "type-bit": guardTypeBit, "view-age": guardViewAge, "connection-age": guardConnAge,
-	"witness": guardWitness, "drift": guardDrift, "arming": guardArming, "one-in-flight": guardOneInFlight,
-	"uncommitted": guardUncommitted, "identity": guardIdentity, "weak": guardWeak, "same-sequence": guardSameSequence,
-	"abandon": guardAbandon, "told": guardTold, "tried": guardTried, "follow": guardFollow, "sequence": guardSequence,
-	"elsewhere": guardElsewhere, "chain-newest": guardChainNewest,
-	"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
-	"chain-unknown": guardChainUnknown, "chain-epoch": guardChainEpoch, "claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
-}
-
 func (s *script) configure(a arguments) {
 	s.marking = map[string]Marking{"log-start": MarkLogStartOffset, "none": MarkNone}[a.text("marking", "")]
 	s.cfg.SameViewRounds = int(a.int("rounds", int64(s.cfg.SameViewRounds)))
@@ -201,7 +191,7 @@ func (s *script) configure(a arguments) {
 		s.cfg.Fairness = testFairness
 	}
 	if name := a.text("broken", ""); name != "" {
-		if s.cfg.broken = guardNames[name]; s.cfg.broken == 0 {
+		if s.cfg.broken = guardNamed(name); s.cfg.broken == 0 {
 			a.d.Fatalf(a.t, "no guard %s", name)
 		}
 	}

@@ -10,11 +10,7 @@ import (
 
 var processStart = time.Now()
 
-// instant is the time since the process started. Where it stands still while
+// bootTime is the time since the process started. Where it stands still while
 // the machine is suspended, a machine must not be suspended with a proxy on it
 // (the wall clock, which runs on, may jump for other reasons).
-func instant() ps.Instant { return ps.Instant(time.Since(processStart)) }
-
-func now() ps.Now {
-	return ps.Now{Instant: instant(), Wall: ps.Timestamp(time.Now().UnixMilli())}
-}
+func bootTime() ps.Instant { return ps.Instant(time.Since(processStart)) }

@@ -117,6 +117,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 		SameViewRounds: sameViewRounds, MaxUnsettled: cfg.MaxUnknown, Fairness: fairness, Unsafe: cfg.Unsafe,
 		ProducerKeep: cfg.ProducerKeep, MaxProducers: cfg.MaxProducers,
 	}
+	takeAway(&core)
 	source := prober.AsProbed
 	switch cfg.BrokerKind {
 	case ApacheKafka:
@@ -128,7 +129,7 @@ func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metric
 	f.pool = prober.New(prober.Config{
 		Dial: brokers.dialNode, Logger: cfg.Logger, FenceID: cfg.FenceID, StateFrom: source,
 		MaxDecompressed: cfg.MaxDecompressedBytes, Names: rules.headers,
-		Epochs: cfg.IdleViews, Clock: func() time.Duration { return time.Duration(instant()) },
+		Epochs: cfg.IdleViews, Clock: func() time.Duration { return time.Duration(instant()) }, WallClock: wall,
 		RequestTimeout: cfg.ControlTimeout, MaxFrame: cfg.MaxControlBytes, ReadBytes: cfg.MaxReadBackBytes,
 		MaxInFlight: cfg.MaxReadings,
 		// Besides the readings, each connection may look up a topic's name.

@@ -21,6 +21,7 @@ type serveCmd struct {
 	Config string `help:"Take the settings from FILE (see check-config)." placeholder:"FILE"`
 	settingFlags
 	logFlags
+	proofFlags
 	Unsafe bool `help:"Check only a cache and never fence: loses races. For demonstrations."`
 }
 
@@ -64,6 +65,11 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		logger.Error("UNSAFE: the fence is off; appends are checked against a cache only and will be acknowledged at other offsets than promised")
 	}
 	settings.Proxy.Logger = logger
+	endProof, err := c.prove(logger)
+	if err != nil {
+		return err
+	}
+	defer endProof()
 
 	var admin *adminServer
 	if settings.MetricsListen != "" {

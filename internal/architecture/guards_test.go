@@ -40,10 +40,14 @@ func TestGuardsAreListedWithTheirTests(t *testing.T) {
 		}
 	}
 	var want []string
-	for _, found := range guardName.FindAllStringSubmatch(read(t, "fence/guard.go"), -1) {
+	source := read(t, "fence/guard.go")
+	for _, found := range guardName.FindAllStringSubmatch(source, -1) {
 		name := kebab(found[1])
 		if name == "conn-age" {
 			name = "connection-age"
+		}
+		if !strings.Contains(source, `"`+name+`": guard`+found[1]+`,`) {
+			t.Errorf("guardNamed does not know %s", name)
 		}
 		want = append(want, name)
 	}

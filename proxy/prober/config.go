@@ -69,6 +69,8 @@ type Config struct {
 	// machine may be suspended it must run on meanwhile. Default: Go's monotonic
 	// clock, which does not.
 	Clock func() time.Duration
+	// WallClock tells how old records are by their timestamps; default time.Now.
+	WallClock func() time.Time
 
 	// Names gives the record headers that read-backs of a topic look for; nil:
 	// the defaults. It is called from several goroutines.
@@ -101,6 +103,9 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		began := time.Now()
 		c.Clock = func() time.Duration { return time.Since(began) }
+	}
+	if c.WallClock == nil {
+		c.WallClock = time.Now
 	}
 	if c.EpochMaxAge == 0 {
 		c.EpochMaxAge = 30 * time.Second

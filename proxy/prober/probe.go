@@ -142,7 +142,9 @@ func (p *Pool) probe(ctx context.Context, c *conn, topic string) (Behaviour, err
 	// the very first batch of a partition to have sequence 0.
 	first, second := p.probeID(), p.probeID()
 	at := target{conn: c, topic: Topic{Name: topic}, partition: partition}
-	fresh, again, gap, armed := at.probeBatch(first, 0), at.probeBatch(first, 0), at.probeBatch(first, 5), at.probeBatch(second, 7)
+	written := p.cfg.WallClock()
+	fresh, again := at.probeBatch(written, first, 0), at.probeBatch(written, first, 0)
+	gap, armed := at.probeBatch(written, first, 5), at.probeBatch(written, second, 7)
 	producers, err := at.producers()
 	if err != nil {
 		return Behaviour{}, err
@@ -235,9 +237,9 @@ func (p *Pool) probeID() int64 {
 
 // probeBatch makes a request with one record. It asks for an answer as soon as
 // the leader has it: a partition of a probe topic may have one replica.
-func (t target) probeBatch(id int64, sequence int32) *kmsg.ProduceRequest {
+func (t target) probeBatch(written time.Time, id int64, sequence int32) *kmsg.ProduceRequest {
 	p := kmsg.NewProduceRequestTopicPartition()
-	p.Partition, p.Records = t.partition, probeRecords(id, sequence, time.Now().UnixMilli())
+	p.Partition, p.Records = t.partition, probeRecords(id, sequence, written.UnixMilli())
 	topic := kmsg.NewProduceRequestTopic()
 	topic.Topic = t.topic.Name
 	topic.Partitions = append(topic.Partitions, p)

@@ -230,7 +230,7 @@ func (p *Pool) readEither(ctx context.Context, at target) (View, bool, error) {
 		return v, steady, err
 	}
 	tail, steady, err := p.readWithTail(ctx, at)
-	if err != nil || !steady || tail.HasState && tail.LastTimestamp > time.Now().Add(-youngState).UnixMilli() {
+	if err != nil || !steady || tail.HasState && tail.LastTimestamp > p.cfg.WallClock().Add(-youngState).UnixMilli() {
 		return tail, steady, err
 	}
 	return v, true, nil
