@@ -4,7 +4,7 @@ package fence
 // zero outside of tests, which take one guard away at a time to show that
 // something goes wrong without it: this package's own, and those that have built
 // the program with the tag proof.
-type guard uint32
+type guard uint64
 
 const (
 	guardAppendTime    guard = 1 << iota // a log_append_time marks a duplicate
@@ -43,7 +43,9 @@ func (c *Config) keeps(g guard) bool { return c.broken&g == 0 }
 
 // guardNamed gives the guard that docs/semantics.md lists by this name; 0: there
 // is none. Nothing in the shipped program calls it.
-func guardNamed(name string) guard {
+func guardNamed(name string) guard { return guardNames()[name] }
+
+func guardNames() map[string]guard {
 	return map[string]guard{
 		"append-time": guardAppendTime, "type-bit": guardTypeBit, "view-age": guardViewAge,
 		"connection-age": guardConnAge, "witness": guardWitness, "witness-life": guardWitnessLife,
@@ -54,5 +56,5 @@ func guardNamed(name string) guard {
 		"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
 		"chain-unknown": guardChainUnknown, "chain-newest": guardChainNewest, "chain-epoch": guardChainEpoch,
 		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
-	}[name]
+	}
 }

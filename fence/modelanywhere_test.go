@@ -19,24 +19,8 @@ func newTwinsWorld(seed uint64, broken guard) *modelWorld {
 // TestTwinsAnywhereGetAPlaceEach: of writers whose records are equal and may lie
 // anywhere, no two are told of one and the same record.
 func TestTwinsAnywhereGetAPlaceEach(t *testing.T) {
-	schedules := uint64(4000)
-	if raceEnabled || testing.Short() {
-		schedules = 400
-	}
-	for seed := *modelSeed; seed < *modelSeed+schedules; seed++ {
-		w := newTwinsWorld(seed, 0)
-		if w.run(); w.failure != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, w.failure, newTwinsWorld(seed, 0).explain())
-		}
-	}
-	for seed := *modelSeed; seed < *modelSeed+schedules; seed++ {
-		w := newTwinsWorld(seed, guardClaim)
-		if w.run(); w.failure != "" {
-			t.Logf("without the guard, seed %d: %s", seed, w.failure)
-			return
-		}
-	}
-	t.Error("nothing goes wrong without the guard")
+	sweep(t, "equals", schedulesOf(4000, 400))
+	breaksWithout(t, "equals", guardClaim, 1, anothersSuccess)
 }
 
 // newCrowdedWorld is one in which few transmissions may be of unknown fate.
@@ -49,22 +33,6 @@ func newCrowdedWorld(seed uint64, broken guard) *modelWorld {
 // TestWhatIsUnknownDoesNotCloseAPartition: however many transmissions are of
 // unknown fate, a partition can be written again when their bytes are gone.
 func TestWhatIsUnknownDoesNotCloseAPartition(t *testing.T) {
-	schedules := uint64(4000)
-	if raceEnabled || testing.Short() {
-		schedules = 400
-	}
-	for seed := *modelSeed; seed < *modelSeed+schedules; seed++ {
-		w := newCrowdedWorld(seed, 0)
-		if w.run(); w.failure != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, w.failure, newCrowdedWorld(seed, 0).explain())
-		}
-	}
-	for seed := uint64(903_100); seed < 905_000; seed++ {
-		w := newCrowdedWorld(seed, guardRoom)
-		if w.run(); w.failure != "" {
-			t.Logf("without the guard, seed %d: %s", seed, w.failure)
-			return
-		}
-	}
-	t.Error("nothing goes wrong without the guard")
+	sweep(t, "crowded", schedulesOf(4000, 400))
+	breaksWithout(t, "crowded", guardRoom, 903_100, stuck)
 }

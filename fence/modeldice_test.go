@@ -70,6 +70,9 @@ func (t *tape) next() {
 const mostZeros = 1000
 
 func (t *tape) draw(rng *rand.Rand, n int64) int64 {
+	if t.at < 0 {
+		t.next()
+	}
 	if !t.replays {
 		v := rng.Int64N(n)
 		last := len(t.steps) - 1

@@ -372,6 +372,7 @@ func (w *modelWorld) idempotentWins(cl *modelClient) {
 		if pr.conn != nil && pr.conn.node != w.cluster.leader {
 			pr.lost = true
 		}
+		w.waitFor(cl)
 		if len(pr.sent) == 0 {
 			fresh, before = true, w.winsOf[cl]
 			b := &modelSent{expected: ps.Offset(len(w.cluster.committed)), again: true}
@@ -394,27 +395,6 @@ func (f *modelFrame) String() string {
 // TestModelIdempotent has idempotent clients only, who pipeline, send again what
 // is in flight, cut anew, rewind and raise their epochs.
 func TestModelIdempotent(t *testing.T) {
-	schedules := uint64(2000)
-	if raceEnabled || testing.Short() {
-		schedules = 300
-	}
-	if *modelSteps > 0 {
-		schedules = uint64(*modelSteps / modelRun)
-	}
-	var kinds [PredecessorRefused + 1]int
-	for seed := *modelSeed; seed < *modelSeed+schedules; seed++ {
-		w := newIdempotentWorld(seed, 0)
-		if w.run(); w.failure != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, w.failure, newIdempotentWorld(seed, 0).explain())
-		}
-		for k, n := range w.kinds {
-			kinds[k] += n
-		}
-	}
-	for _, k := range []Kind{Won, Taken, NotReached, Unknown, BrokerError, Retry, PredecessorRefused} {
-		t.Logf("%v %d", k, kinds[k])
-		if kinds[k] == 0 {
-			t.Errorf("no verdict %v in the whole run", k)
-		}
-	}
+	s := sweep(t, "idempotent", schedulesOf(4000, 300))
+	s.wants(t, Won, Taken, NotReached, Unknown, BrokerError, Retry, PredecessorRefused)
 }

@@ -29,19 +29,31 @@ func (w *modelWorld) step() {
 		w.recordStep(p)
 	case r < 840:
 		w.cluster.replicate(i, 1+w.rng.IntN(4), w.clock(), w.cfg.ProducerExpiry)
+		w.traceReplica("fetches", i)
 	case r < 890:
 		w.tick(p, w.calm || w.rng.IntN(4) > 0)
 	case r < 945:
 		w.cluster.learn(i)
 		w.afterLearning(i)
+		w.traceReplica("learns who leads", i)
 	case r < 950:
 		w.cluster.replicas[i].expire(w.clock(), w.cfg.ProducerExpiry)
+		w.traceReplica("forgets what has expired", i)
 	case r < 960:
 		w.idle(p)
 	case w.calm || w.rng.IntN(4) > w.trouble:
 	default:
 		w.fault(p, i, r-960)
 	}
+}
+
+func (w *modelWorld) traceReplica(what string, i int) {
+	if !w.traced {
+		return
+	}
+	r := &w.cluster.replicas[i]
+	w.trace("broker %d %s: log end %d, hw %d, epoch %d, leads %v, state %v; the leader's hw is %d", i, what, len(r.log), r.hw, r.epoch, r.leads, r.hasState,
+		w.cluster.replicas[w.cluster.leader].hw)
 }
 
 func (w *modelWorld) fault(p *modelProxy, i, kind int) {
@@ -254,6 +266,9 @@ func (w *modelWorld) viewStep(p *modelProxy) {
 	case r.step == 0:
 		r.step = 1
 		r.view, r.ok = w.cluster.view(r.node, r.at)
+		if w.traced {
+			w.trace("broker %d tells p%d a view", r.node, p.id)
+		}
 	case r.step == 1:
 		r.step = 2
 		if r.ok && w.cluster.replicas[r.node].leads && w.cluster.replicas[r.node].epoch == int(r.view.LeaderEpoch) {
@@ -317,7 +332,7 @@ func (w *modelWorld) recordStep(p *modelProxy) {
 // settleDown stops all faults and checks that every batch gets its verdict and
 // that new ones win through every proxy.
 func (w *modelWorld) settleDown() {
-	w.calm = true
+	w.calm, w.calmAt = true, w.steps
 	w.tempo = min(w.tempo, 2*time.Millisecond)
 	for _, p := range w.proxies {
 		p.frozen = 0
@@ -359,6 +374,18 @@ func (w *modelWorld) undecided() int {
 	return n
 }
 
+// waitFor lets time pass for a client that was told to come back when the fence's
+// state has expired. Faults have ended, so that nothing is missed.
+func (w *modelWorld) waitFor(cl *modelClient) {
+	if cl.early {
+		cl.early = false
+		w.now = w.now.Add(w.cfg.ProducerExpiry / 100)
+		for i := range w.cluster.replicas {
+			w.cluster.replicas[i].expire(w.clock(), w.cfg.ProducerExpiry)
+		}
+	}
+}
+
 func (w *modelWorld) freshWins(p *modelProxy) {
 	until := w.now.Add(3 * w.cfg.ProducerExpiry)
 	cl := &modelClient{id: 100 + p.id, appendID: true, proxy: p.id, conns: make([]*modelConn, len(w.proxies))}
@@ -369,6 +396,7 @@ func (w *modelWorld) freshWins(p *modelProxy) {
 			return
 		}
 		if cl.open == 0 {
+			w.waitFor(cl)
 			cl.expected, cl.records, cl.owners = ps.Offset(len(w.cluster.committed)), nil, nil
 			w.addRecord(cl)
 			if conn := cl.conns[p.id]; conn != nil && conn.node != w.cluster.leader {

@@ -117,6 +117,8 @@ type modelClient struct {
 	owners   []int
 	again    int
 	next     ps.Offset
+	// early: it was told to come back when the fence's state has expired.
+	early bool
 }
 
 type weakVerdict struct {
@@ -131,6 +133,7 @@ type modelWorld struct {
 	dice    []*dice // all that draw while it runs
 	tape    *tape   // nil: none
 	steps   int     // done
+	calmAt  int     // how many were done when faults ended
 	cfg     *Config
 	now     ps.Instant
 	cluster modelCluster
@@ -197,7 +200,7 @@ func (w *modelWorld) clock() ps.Now {
 // conditional writers only.
 func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 	w := &modelWorld{
-		cfg: modelConfig(broken), now: ps.Instant(time.Hour),
+		cfg: modelConfig(broken), now: modelStart,
 		won: map[ps.Offset]int{}, winsOf: map[*modelClient]int{}, weak: map[ps.Record][]weakVerdict{}, trace: func(string, ...any) {},
 	}
 	w.rng = w.newDice(seed, 0)
@@ -236,6 +239,23 @@ func newModelWorld(seed uint64, broken guard, plain bool) *modelWorld {
 	if !plain {
 		w.makeIdempotent(rand.New(rand.NewPCG(seed, 3)), 4)
 	}
+	return w
+}
+
+// modelStart is when all schedules begin.
+const modelStart = ps.Instant(time.Hour)
+
+// newScarceWorld is one in which brokers refuse what they could append.
+func newScarceWorld(seed uint64, broken guard) *modelWorld {
+	w := newModelWorld(seed, broken, false)
+	w.makeScarce(seed)
+	return w
+}
+
+// newBypassedWorld is one in which plain producers write, too.
+func newBypassedWorld(seed uint64, broken guard) *modelWorld {
+	w := newModelWorld(seed, broken, false)
+	w.bypassed = true
 	return w
 }
 
@@ -447,6 +467,7 @@ func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
 	}
 	if !t.gone {
 		t.client.open--
+		t.client.early = v.Kind == Retry && v.Reason == StateNearExpiry
 		if t.frame != nil {
 			w.answer(t, v)
 			return
