@@ -16,6 +16,7 @@ type cli struct {
 	Serve       serveCmd       `cmd:"" help:"Run the proxy in front of a cluster."`
 	Dev         devCmd         `cmd:"" help:"Run an embedded broker and one proxy, to play with."`
 	Demo        demoCmd        `cmd:"" help:"Race writers through two proxies and check the log."`
+	Verify      verifyCmd      `cmd:"" help:"Append through proxies, then check that what they promise was kept."`
 	Append      appendCmd      `cmd:"" help:"Append one record at an expected offset."`
 	Next        nextCmd        `cmd:"" help:"Print the next offset of a partition."`
 	CheckConfig checkConfigCmd `cmd:"" help:"Say what is wrong with a configuration file, or what it means."`

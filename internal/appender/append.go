@@ -38,12 +38,12 @@ func (c *Client) Append(ctx context.Context, r Record) (Offset, error) {
 	resp, err := c.exchange(ctx, addr, produceRequest(ctx, &r))
 	if err != nil {
 		c.Forget(r.Topic, r.Partition)
-		var broken *exchangeError
-		if errors.As(err, &broken) && broken.sent {
+		var broken *ExchangeError
+		if errors.As(err, &broken) && broken.Sent {
 			return NoOffset, &UnknownError{Expected: r.Expected, Cause: err}
 		}
 		if errors.As(err, &broken) {
-			return NoOffset, &ConnectError{Addrs: []string{addr}, Err: broken.err}
+			return NoOffset, &ConnectError{Addrs: []string{addr}, Err: broken.Err}
 		}
 		return NoOffset, err
 	}
@@ -60,7 +60,7 @@ func (c *Client) Append(ctx context.Context, r Record) (Offset, error) {
 			if code.passing() {
 				c.Forget(r.Topic, r.Partition)
 			}
-			if err := verdict(r.Expected, code, Offset(p.BaseOffset), message); err != nil {
+			if err := Verdict(r.Expected, code, Offset(p.BaseOffset), message); err != nil {
 				return NoOffset, err
 			}
 			return Offset(p.BaseOffset), nil

@@ -41,11 +41,10 @@ type Config struct {
 
 // Client makes appends over connections of its own. Not for concurrent use.
 type Client struct {
-	cfg       Config
-	formatter *kmsg.RequestFormatter
-	conns     map[string]*conn // by address
-	leaders   map[topicPartition]string
-	closed    bool
+	cfg     Config
+	conns   map[string]*Conn // by address
+	leaders map[topicPartition]string
+	closed  bool
 }
 
 type topicPartition struct {
@@ -62,10 +61,9 @@ func New(cfg Config) *Client {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
 	return &Client{
-		cfg:       cfg,
-		formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(cfg.ClientID)),
-		conns:     make(map[string]*conn),
-		leaders:   make(map[topicPartition]string),
+		cfg:     cfg,
+		conns:   make(map[string]*Conn),
+		leaders: make(map[topicPartition]string),
 	}
 }
 
@@ -85,11 +83,11 @@ func (c *Client) drop(addr string) error {
 		return nil
 	}
 	delete(c.conns, addr)
-	return cn.net.Close()
+	return cn.Close()
 }
 
 // connect gives the connection to an address, opened if need be.
-func (c *Client) connect(ctx context.Context, addr string) (*conn, error) {
+func (c *Client) connect(ctx context.Context, addr string) (*Conn, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
@@ -102,7 +100,7 @@ func (c *Client) connect(ctx context.Context, addr string) (*conn, error) {
 	if err != nil {
 		return nil, &ConnectError{Addrs: []string{addr}, Err: err}
 	}
-	cn := &conn{net: nc, formatter: c.formatter}
+	cn := NewConn(nc, c.cfg.ClientID)
 	c.conns[addr] = cn
 	return cn, nil
 }

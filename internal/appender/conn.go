@@ -15,34 +15,76 @@ import (
 // maxAnswerBytes bounds an answer; those asked for here name one topic.
 const maxAnswerBytes = 64 << 20
 
-// conn is one connection with one request in flight. Not for concurrent use.
-type conn struct {
+// Conn is one connection with one request in flight, which is never sent twice.
+// Not for concurrent use. After an error it is useless and must be closed.
+type Conn struct {
 	net       net.Conn
 	formatter *kmsg.RequestFormatter
 	lastID    int32
 	buf       []byte
 }
 
-// exchangeError is a failed exchange; sent tells whether any byte of the
-// request may have reached the other side.
-type exchangeError struct {
-	sent bool
-	addr string
-	err  error
+// NewConn speaks over an open connection, which is the Conn's from then on.
+func NewConn(open net.Conn, clientID string) *Conn {
+	return &Conn{net: open, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))}
 }
 
-func (e *exchangeError) Error() string {
-	return fmt.Sprintf("connection to %s: %v", e.addr, e.err)
+// Close closes the connection.
+func (c *Conn) Close() error { return c.net.Close() }
+
+// SetDeadline bounds what Send and Receive wait for from now on.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.net.SetDeadline(t); err != nil {
+		return c.failed(false, err)
+	}
+	return nil
 }
 
-func (e *exchangeError) Unwrap() error { return e.err }
+// Send writes a request in the version that it is set to. Its error is an
+// *ExchangeError.
+func (c *Conn) Send(req kmsg.Request) error {
+	c.lastID++
+	c.buf = c.formatter.AppendRequest(c.buf[:0], req, c.lastID)
+	if n, err := c.net.Write(c.buf); err != nil {
+		return c.failed(n > 0, err)
+	}
+	return nil
+}
 
-// exchange sends one request and waits for its answer until ctx ends. After an
-// error the connection is useless and must be closed.
-func (c *conn) exchange(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+// Receive waits for the answer to the request that was sent last. Its error is
+// an *ExchangeError.
+func (c *Conn) Receive(req kmsg.Request) (kmsg.Response, error) {
+	resp, err := c.read(req)
+	if err != nil {
+		return nil, c.failed(true, err)
+	}
+	return resp, nil
+}
+
+// ExchangeError is a failed exchange.
+type ExchangeError struct {
+	// Sent tells whether any byte of the request may have reached the other
+	// side.
+	Sent bool
+	// Addr is the other side's address.
+	Addr string
+	// Err says what went wrong.
+	Err error
+}
+
+// Error implements error.
+func (e *ExchangeError) Error() string {
+	return fmt.Sprintf("connection to %s: %v", e.Addr, e.Err)
+}
+
+// Unwrap gives what went wrong.
+func (e *ExchangeError) Unwrap() error { return e.Err }
+
+// exchange sends one request and waits for its answer until ctx ends.
+func (c *Conn) exchange(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	deadline, _ := ctx.Deadline()
-	if err := c.net.SetDeadline(deadline); err != nil {
-		return nil, c.failed(false, err)
+	if err := c.SetDeadline(deadline); err != nil {
+		return nil, err
 	}
 	// A cancelled context becomes a deadline in the past. Waiting for it keeps
 	// it from hitting the next exchange.
@@ -57,19 +99,17 @@ func (c *conn) exchange(ctx context.Context, req kmsg.Request) (kmsg.Response, e
 		}
 	}()
 
-	c.lastID++
-	c.buf = c.formatter.AppendRequest(c.buf[:0], req, c.lastID)
-	if n, err := c.net.Write(c.buf); err != nil {
-		return nil, c.failed(n > 0, contextual(ctx, err))
+	if err := c.Send(req); err != nil {
+		return nil, contextual(ctx, err)
 	}
-	resp, err := c.read(req)
+	resp, err := c.Receive(req)
 	if err != nil {
-		return nil, c.failed(true, contextual(ctx, err))
+		return nil, contextual(ctx, err)
 	}
 	return resp, nil
 }
 
-func (c *conn) read(req kmsg.Request) (kmsg.Response, error) {
+func (c *Conn) read(req kmsg.Request) (kmsg.Response, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(c.net, head[:]); err != nil {
 		return nil, err
@@ -123,19 +163,21 @@ func skipTags(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-func (c *conn) failed(sent bool, err error) error {
-	return &exchangeError{sent: sent, addr: c.net.RemoteAddr().String(), err: err}
+func (c *Conn) failed(sent bool, err error) error {
+	return &ExchangeError{Sent: sent, Addr: c.net.RemoteAddr().String(), Err: err}
 }
 
 // contextual prefers the reason for which ctx ended to the timeout that it
 // showed itself as.
 func contextual(ctx context.Context, err error) error {
 	var timeout net.Error
-	if !errors.As(err, &timeout) || !timeout.Timeout() {
+	var failed *ExchangeError
+	if !errors.As(err, &timeout) || !timeout.Timeout() || !errors.As(err, &failed) {
 		return err
 	}
+	failed.Err = context.DeadlineExceeded
 	if cause := context.Cause(ctx); cause != nil {
-		return cause
+		failed.Err = cause
 	}
-	return context.DeadlineExceeded
+	return failed
 }

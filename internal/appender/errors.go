@@ -191,9 +191,10 @@ func (e *NoLeaderError) Error() string {
 	return fmt.Sprintf("topic %q partition %d has no leader now: %v", e.Topic, e.Partition, e.Code)
 }
 
-// verdict turns the answer to one transmission into an outcome. base is the
-// answer's base offset; nil means that the record was appended there.
-func verdict(expected Offset, code Code, base Offset, message string) error {
+// Verdict turns the answer to one transmission into an outcome. base is the
+// answer's base offset; nil means that the record was appended there. Errors:
+// *RefusedError, *BrokerError and *UnknownError, as Client.Append gives them.
+func Verdict(expected Offset, code Code, base Offset, message string) error {
 	if code == 0 {
 		return nil
 	}

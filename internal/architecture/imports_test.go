@@ -26,10 +26,11 @@ var mayImport = map[string][]string{
 	"internal/config":   {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
 	"internal/appender": {},
 	"internal/race":     {"internal/appender"},
+	"internal/verify":   {"internal/appender"},
 	"internal/embedded": {},
 	"internal/version":  {},
 	"cmd/offsetproxy": {
-		"internal/appender", "internal/config", "internal/embedded", "internal/race", "internal/version",
+		"internal/appender", "internal/config", "internal/embedded", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
