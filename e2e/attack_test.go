@@ -5,19 +5,18 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
-// An attack has writers of all habits write one partition through two proxies,
-// each of which has a rogue between it and the brokers, while processes are frozen
-// and the leader moves. In the end the log is held against what was told.
+// An attack has writers of all habits write one partition through two proxies, with
+// a rogue between these and the brokers, while processes are frozen and the leader
+// moves. In the end the log is held against what was told.
 const (
-	attackTime  = 20 * time.Second
+	attackTime  = 12 * time.Second
 	attackOneIn = 15
 )
 
@@ -37,13 +36,12 @@ func attackDuration() time.Duration {
 func attack(t *testing.T, topic string, seed uint64, duration time.Duration, flags ...string) []string {
 	t.Helper()
 	var proxies []*attackedProxy
-	var rogues []*rogue
-	for i := range uint64(2) {
-		r := startRogue(t, seed+i, attackOneIn)
-		rogues = append(rogues, r)
+	rogue := &mischief{one: attackOneIn, rng: rand.New(rand.NewPCG(seed, 0))}
+	between := standBefore(t, brokers.kafka.RelayedPorts(), rogue.judge)
+	for range 2 {
 		p := &attackedProxy{proxyProcess: newProxyProcess(t)}
 		p.flags = append([]string{
-			"--bootstrap", r.bootstrap, "--listen", p.bootstrap,
+			"--bootstrap", strings.Join(between.addresses(), ","), "--listen", p.bootstrap,
 			"--broker-ports", p.brokerPorts(), "--broker-kind", brokers.kind(), "--enforce", topic,
 		}, flags...)
 		p.start(t, program, p.flags...)
@@ -77,10 +75,9 @@ func attack(t *testing.T, topic string, seed uint64, duration time.Duration, fla
 	}
 	attackProcesses(ctx, t, topic, seed, proxies)
 	group.Wait()
-	for i, r := range rogues {
-		did := r.settle()
-		t.Logf("rogue %d: passed %d, disturbed %v", i, did[letPass], did[1:])
-	}
+	did := rogue.end()
+	between.settle()
+	t.Logf("passed %d, disturbed %v", did[letPass], did[1:])
 	counts := map[string]map[outcome]int{}
 	for _, a := range log.attempts {
 		kind := "franz"
@@ -120,19 +117,13 @@ func attackProcesses(ctx context.Context, t *testing.T, topic string, seed uint6
 			time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
 			_ = p.Signal(syscall.SIGCONT)
 		case r < 8:
-			if err := faults.moveLeader(ctx); err != nil && ctx.Err() == nil {
+			if err := faults.moveLeaders(ctx, 0); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		default:
-			partition, err := faults.partition(ctx)
-			if err != nil || partition.Leader < 0 {
-				continue
+			if err := faults.freezeLeader(ctx, time.Second+time.Duration(rng.Int64N(int64(7*time.Second)))); err != nil && ctx.Err() == nil {
+				t.Error(err)
 			}
-			leader := kafkacluster.NodeID(partition.Leader)
-			t.Logf("leader %d is frozen", leader)
-			_ = faults.cluster.Pause(leader)
-			time.Sleep(time.Second + time.Duration(rng.Int64N(int64(9*time.Second))))
-			_ = faults.cluster.Resume(leader)
 		}
 	}
 }

@@ -32,9 +32,9 @@ func TestChainsOfRealClients(t *testing.T) {
 	p := startProxy(t, "--require", topic, "--advertised-host", relayHost)
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, clientPartitions)
 	var gate answerGate
-	r := startRelay(t, p, func(int) cut {
+	r := startRelay(t, p, func(int) deed {
 		gate.passed()
-		return cutNothing
+		return letPass
 	})
 	r.holdAnswers(gate.wait)
 	seen := sightings{columns: []string{flightColumn, behindColumn, afterColumn}}

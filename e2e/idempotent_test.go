@@ -10,7 +10,7 @@ import (
 const idempotentRecords = 200
 
 // idempotentCuts are the requests of a producer that are cut, from 1.
-var idempotentCuts = map[int32]cut{4: cutAnswer, 10: cutMiddle, 16: cutAnswer}
+var idempotentCuts = map[int32]deed{4: loseAnswer, 10: cutWithin, 16: loseAnswer}
 
 // repeatingClient shows without idempotence what the test would see if nobody
 // remembered idempotent clients' batches.
@@ -30,7 +30,7 @@ func TestIdempotentClientsUnderEnforce(t *testing.T) {
 	p := startProxy(t, "--enforce", topic, "--advertised-host", relayHost)
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, clientPartitions)
 	var requests atomic.Int32 // of the producer at work
-	r := startRelay(t, p, func(int) cut { return idempotentCuts[requests.Add(1)] })
+	r := startRelay(t, p, func(int) deed { return idempotentCuts[requests.Add(1)] })
 	for i, client := range realClients {
 		t.Run(client.name, func(t *testing.T) {
 			process := startClient(t, client.argv(t))

@@ -40,10 +40,8 @@ func setUpAndRun(m *testing.M) (status int, err error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	if !direct {
 		program = filepath.Join(dir, "offsetproxy")
-		build := exec.Command("go", "build", "-race", "-o", program, "./cmd/offsetproxy")
-		build.Dir = ".."
-		if output, err := build.CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("build the program: %w\n%s", err, output)
+		if err := buildLikeTests(program); err != nil {
+			return 0, err
 		}
 	}
 	if *goldenDir != "" {
@@ -57,4 +55,19 @@ func setUpAndRun(m *testing.M) (status int, err error) {
 	defer brokers.stop()
 	status = m.Run()
 	return status, endClients()
+}
+
+// buildLikeTests builds the program as the tests are built, with the race detector
+// or without.
+func buildLikeTests(path string, flags ...string) error {
+	args := append([]string{"build", "-o", path}, flags...)
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "./cmd/offsetproxy")...)
+	build.Dir = ".."
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program with %q: %w\n%s", flags, err, output)
+	}
+	return nil
 }

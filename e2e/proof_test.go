@@ -22,10 +22,8 @@ import (
 // docs/semantics.md, and --clock-control HOST:PORT (see clockControl).
 var buildProof = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(program), "offsetproxy-proof")
-	build := exec.Command("go", "build", "-race", "-tags", "proof", "-o", path, "./cmd/offsetproxy")
-	build.Dir = ".."
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program with the tag proof: %w\n%s", err, output)
+	if err := buildLikeTests(path, "-tags", "proof"); err != nil {
+		return "", err
 	}
 	return path, nil
 })

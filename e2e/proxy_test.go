@@ -83,19 +83,36 @@ func (p *proxyProcess) brokerPorts() string {
 	return fmt.Sprintf("%d-%d", p.ports[1], p.ports[len(p.ports)-1])
 }
 
+// allPorts are ports, as numbers.
+func (p *proxyProcess) allPorts() []int {
+	var all []int
+	for _, port := range p.ports {
+		all = append(all, int(port))
+	}
+	return all
+}
+
 // start runs `serve` with these flags. After stop it may be called again.
 func (p *proxyProcess) start(t *testing.T, program string, flags ...string) {
 	t.Helper()
+	if err := p.launch(program, flags...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.stop(t) })
+	waitFor(t, "proxy at "+p.bootstrap, 30*time.Second, p.ready)
+}
+
+// launch runs `serve` and waits for nothing.
+func (p *proxyProcess) launch(program string, flags ...string) error {
 	cmd, ended := exec.Command(program, append([]string{"serve"}, flags...)...), make(chan error, 1)
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	cmd.SysProcAttr = kafkacluster.DieWithParent()
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	go func() { ended <- cmd.Wait() }()
 	p.cmd, p.ended = cmd, ended
-	t.Cleanup(func() { p.stop(t) })
-	waitFor(t, "proxy at "+p.bootstrap, 30*time.Second, p.ready)
+	return nil
 }
 
 // ready asks for the cluster through the proxy.

@@ -2,14 +2,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-
-	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
 // Two proxies and four writers are the least that shows every race: between
@@ -108,95 +102,4 @@ func TestRaceSurvivesALostLeader(t *testing.T) {
 	cancel()
 	needsFence(t)
 	c.checkPlaces(t)
-}
-
-// faultScript disturbs the one partition of a topic.
-type faultScript struct {
-	t       *testing.T
-	cluster *kafkacluster.Cluster
-	admin   *kadm.Client
-	topic   string
-}
-
-// play takes its cues from how far the writers are.
-func (f faultScript) play(ctx context.Context, c *contest) error {
-	var killed kafkacluster.NodeID
-	for i, step := range []func() error{
-		func() error { return f.moveLeader(ctx) },
-		func() (err error) { killed, err = f.killLeader(ctx); return err },
-		func() error { return f.cluster.Revive(ctx, killed) },
-		func() error { return f.moveLeader(ctx) },
-	} {
-		select {
-		case <-c.reached(c.places * int64(i+1) / 5):
-		case <-ctx.Done():
-			return fmt.Errorf("fault %d never had its turn: %w", i, ctx.Err())
-		}
-		if err := step(); err != nil {
-			return fmt.Errorf("fault %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func (f faultScript) partition(ctx context.Context) (kadm.PartitionDetail, error) {
-	topics, err := f.admin.ListTopics(ctx, f.topic)
-	if err != nil {
-		return kadm.PartitionDetail{}, err
-	}
-	partition, ok := topics[f.topic].Partitions[0]
-	if !ok {
-		return kadm.PartitionDetail{}, errors.New("partition is not listed")
-	}
-	return partition, nil
-}
-
-// moveLeader puts the next replica first and has it elected.
-func (f faultScript) moveLeader(ctx context.Context) error {
-	partition, err := f.partition(ctx)
-	if err != nil {
-		return err
-	}
-	order := append(partition.Replicas[1:len(partition.Replicas):len(partition.Replicas)], partition.Replicas[0])
-	for order[0] == partition.Leader {
-		order = append(order[1:], order[0])
-	}
-	var assignment kadm.AlterPartitionAssignmentsReq
-	assignment.Assign(f.topic, 0, order)
-	moved, err := f.admin.AlterPartitionAssignments(ctx, assignment)
-	if err != nil {
-		return err
-	}
-	if err := moved.Error(); err != nil {
-		return fmt.Errorf("reassign to %v: %w", order, err)
-	}
-	return f.elect(ctx, order[0])
-}
-
-// elect retries until the wanted replica leads: it may have to catch up first.
-func (f faultScript) elect(ctx context.Context, leader int32) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		_, electErr := f.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{f.topic: {0: {}}})
-		partition, err := f.partition(ctx)
-		if err == nil && partition.Leader == leader {
-			f.t.Logf("leader moved to %d, epoch %d", leader, partition.LeaderEpoch)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("broker %d does not become leader: %w", leader, errors.Join(electErr, err, ctx.Err()))
-		}
-		pause(ctx, 200*time.Millisecond)
-	}
-}
-
-func (f faultScript) killLeader(ctx context.Context) (kafkacluster.NodeID, error) {
-	partition, err := f.partition(ctx)
-	if err != nil {
-		return 0, err
-	}
-	leader := kafkacluster.NodeID(partition.Leader)
-	f.t.Logf("leader %d is killed", leader)
-	return leader, f.cluster.Kill(leader)
 }

@@ -19,7 +19,7 @@ func TestRetriesOfRealClients(t *testing.T) {
 	p := startProxy(t, "--require", topic, "--advertised-host", relayHost)
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, clientPartitions)
 	var armed atomic.Int32
-	r := startRelay(t, p, func(int) cut { return cut(armed.Swap(int32(cutNothing))) })
+	r := startRelay(t, p, func(int) deed { return deed(armed.Swap(int32(letPass))) })
 	for i, client := range realClients {
 		t.Run(client.name, func(t *testing.T) {
 			process := startClient(t, client.argv(t))
@@ -28,7 +28,7 @@ func TestRetriesOfRealClients(t *testing.T) {
 					client: client.name, process: process, setting: setting,
 					bootstrap: r.bootstrap, topic: topic, partition: partitionOf(i, j),
 				}}
-				cuts := []cut{cutMiddle, cutAnswer}
+				cuts := []deed{cutWithin, loseAnswer}
 				if longRuns {
 					cuts = append(cuts, cutBefore)
 				}
@@ -51,7 +51,7 @@ type retryingWriter struct {
 
 // broken appends a record while the connection breaks, and again if the library
 // gives up, as its user would.
-func (w *retryingWriter) broken(t *testing.T, c cut, appendID bool) {
+func (w *retryingWriter) broken(t *testing.T, c deed, appendID bool) {
 	t.Helper()
 	name := fmt.Sprintf("%s, %v, append-id %v", w.setting.name, c, appendID)
 	w.open(t)
@@ -85,8 +85,4 @@ func (w *retryingWriter) broken(t *testing.T, c cut, appendID bool) {
 	case slices.Contains(stored, logRecord{int64(len(w.log)), name}):
 		w.log = append(w.log, name)
 	}
-}
-
-func (c cut) String() string {
-	return [...]string{"whole", "cut before", "cut within", "answer lost"}[c]
 }

@@ -39,8 +39,14 @@ type Options struct {
 	// later Start with the same ports finds its data again.
 	Dir string
 	// FirstPort is the first of 2×Brokers consecutive ports: the brokers' in
-	// the order of their ids, then the controllers'. Zero picks free ones.
+	// the order of their ids, then the controllers'. Zero picks free ones. With
+	// RelayHost there are Brokers more.
 	FirstPort int
+	// RelayHost, if not empty, gives each node a second listener, on a port of
+	// its own, that it advertises at this host with the same port. Something that
+	// takes connections there can stand between clients and brokers without
+	// changing what passes. Not together with Security.
+	RelayHost string
 	// Properties are added to every node's server.properties and win over the
 	// launcher's own.
 	Properties map[string]string
@@ -66,7 +72,11 @@ type Cluster struct {
 	tools   string // what tools need to be let in; empty: nothing
 	java    javaCommand
 	nodes   []*node // index is NodeID−1
+	relayed []int   // ports of the second listeners, likewise; nil: there are none
 }
+
+// ErrRelayedSecurity is returned for Options with both RelayHost and Security.
+var ErrRelayedSecurity = errors.New("a secured cluster has no relayed listener")
 
 // Start brings a cluster up and returns when every broker is started. ctx
 // bounds the start only (the first one downloads about 100 MB of jars); the
@@ -77,6 +87,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Security != nil {
 		if err := options.Security.check(); err != nil {
 			return nil, err
+		}
+		if options.RelayHost != "" {
+			return nil, ErrRelayedSecurity
 		}
 	}
 	java, err := prepareJava(ctx, options.Version)
@@ -111,11 +124,14 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 	firstPort := options.FirstPort
 	if firstPort == 0 {
 		var err error
-		if firstPort, err = FreePorts(2 * options.Brokers); err != nil {
+		if firstPort, err = FreePorts(3 * options.Brokers); err != nil {
 			return err
 		}
 	}
-	layout := layout{dir: c.dir, brokers: options.Brokers, firstPort: firstPort, security: options.Security, extra: options.Properties}
+	layout := layout{
+		dir: c.dir, brokers: options.Brokers, firstPort: firstPort, relayHost: options.RelayHost,
+		security: options.Security, extra: options.Properties,
+	}
 	if err := layout.write(); err != nil {
 		return err
 	}
@@ -129,6 +145,9 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 			output:  filepath.Join(c.dir, fmt.Sprintf("%d.log", id)),
 			command: c.java.broker(options.Heap, layout.log4j(), layout.properties(id)),
 		})
+		if options.RelayHost != "" {
+			c.relayed = append(c.relayed, layout.relayed(id))
+		}
 	}
 	if err := c.format(ctx, layout); err != nil {
 		return err
@@ -186,6 +205,11 @@ func (c *Cluster) Address(id NodeID) string {
 	}
 	return n.address
 }
+
+// RelayedPorts are the ports of the second listeners in the order of the nodes'
+// ids, each the same at the node and at Options.RelayHost. The caller must not
+// change it.
+func (c *Cluster) RelayedPorts() []int { return c.relayed }
 
 // Kill ends a node by SIGKILL, as a crash would, and returns when it is gone.
 func (c *Cluster) Kill(id NodeID) error {

@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +30,7 @@ type layout struct {
 	dir       string
 	brokers   int
 	firstPort int
+	relayHost string    // empty: no second listener
 	security  *Security // nil: anybody may do anything
 	extra     map[string]string
 }
@@ -37,6 +40,9 @@ func (l layout) address(id NodeID) string { return loopback(l.firstPort + int(id
 func (l layout) controller(id NodeID) string {
 	return loopback(l.firstPort + l.brokers + int(id) - 1)
 }
+
+// relayed is the port of a node's second listener.
+func (l layout) relayed(id NodeID) int { return l.firstPort + 2*l.brokers + int(id) - 1 }
 
 func (l layout) properties(id NodeID) string {
 	return filepath.Join(l.dir, fmt.Sprintf("%d.properties", id))
@@ -99,12 +105,26 @@ func (l layout) render(id NodeID) string {
 	if l.security != nil {
 		maps.Copy(properties, l.security.properties(l.address(id), l.controller(id)))
 	}
+	if l.relayHost != "" {
+		maps.Copy(properties, l.relayProperties(id))
+	}
 	maps.Copy(properties, l.extra)
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		fmt.Fprintf(&text, "%s=%s\n", name, properties[name])
 	}
 	return text.String()
+}
+
+// relayProperties are what a node has besides, or instead, for its second listener.
+func (l layout) relayProperties(id NodeID) map[string]string {
+	port := l.relayed(id)
+	return map[string]string{
+		"listeners": fmt.Sprintf("PLAINTEXT://%s,CONTROLLER://%s,RELAYED://%s", l.address(id), l.controller(id), loopback(port)),
+		"advertised.listeners": fmt.Sprintf("PLAINTEXT://%s,RELAYED://%s", l.address(id),
+			net.JoinHostPort(l.relayHost, strconv.Itoa(port))),
+		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAYED:PLAINTEXT",
+	}
 }
 
 // newClusterUUID gives a random cluster id in Kafka's form, so that two

@@ -29,6 +29,20 @@ func TestPropertiesOfANode(t *testing.T) {
 	}
 }
 
+func TestRelayedListenerIsAdvertisedElsewhere(t *testing.T) {
+	l := layout{dir: "/d", brokers: 3, firstPort: 9092, relayHost: "127.0.0.2"}
+	lines := strings.Split(l.render(2), "\n")
+	for _, want := range []string{
+		"listeners=PLAINTEXT://127.0.0.1:9093,CONTROLLER://127.0.0.1:9096,RELAYED://127.0.0.1:9099",
+		"advertised.listeners=PLAINTEXT://127.0.0.1:9093,RELAYED://127.0.0.2:9099",
+		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAYED:PLAINTEXT",
+	} {
+		if n := count(lines, want); n != 1 {
+			t.Errorf("line %q: got %d times, want once in\n%s", want, n, strings.Join(lines, "\n"))
+		}
+	}
+}
+
 func TestSingleBrokerNeedsNoReplicas(t *testing.T) {
 	text := layout{dir: "/d", brokers: 1, firstPort: 9092}.render(1)
 	for _, want := range []string{"min.insync.replicas=1", "offsets.topic.replication.factor=1"} {
