@@ -9,6 +9,11 @@ SHELL := /bin/bash
 GO ?= go
 # Time for each fuzz target.
 FUZZTIME ?= 3s
+# Length of a proof, how many Produce requests are disturbed on each side of the
+# proxies (one in so many), and where it leaves its history. PROOF_SEED repeats one.
+PROOF_SECONDS ?= 900
+PROOF_ONE_IN ?= 500
+PROOF_DIR ?= .cache/proof
 # Kafka for e2e-kafka, the versions that test-full goes through, and the two that
 # test does.
 KAFKA_VERSION ?= 4.1.1
@@ -17,7 +22,7 @@ KAFKA_OLDEST = $(firstword $(KAFKA_VERSIONS))
 KAFKA_NEWEST = $(lastword $(KAFKA_VERSIONS))
 # What test leaves to the newest Kafka, for time: most of it is about clients and
 # proxies, not about what kind of broker there is. test-full runs it everywhere.
-ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*)
+ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*)
 # Linters live in a module of their own, to stay out of the product's go.mod.
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')
@@ -88,6 +93,12 @@ e2e-versions: ## long e2e-kafka on each of KAFKA_VERSIONS
 	@for version in $(KAFKA_VERSIONS); do \
 	  OFFSETPROXY_E2E_LONG=1 $(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$$version; \
 	done
+
+.PHONY: proof
+proof: ## verify on real brokers and three proxies for PROOF_SECONDS, with all faults on; keeps what it saw in PROOF_DIR
+	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) OFFSETPROXY_PROOF_SECONDS=$(PROOF_SECONDS) OFFSETPROXY_PROOF_ONE_IN=$(PROOF_ONE_IN) \
+	OFFSETPROXY_PROOF_DIR=$(abspath $(PROOF_DIR)) $(if $(PROOF_SEED),OFFSETPROXY_PROOF_SEED=$(PROOF_SEED)) \
+	  $(GO) test -count=1 -v -timeout 24h -run '^TestProof$$' ./e2e
 
 .PHONY: bench
 bench: ## throughput and latency through the proxy beside direct

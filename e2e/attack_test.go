@@ -37,7 +37,7 @@ func attack(t *testing.T, topic string, seed uint64, duration time.Duration, fla
 	t.Helper()
 	var proxies []*attackedProxy
 	rogue := &mischief{one: attackOneIn, rng: rand.New(rand.NewPCG(seed, 0))}
-	between := standBefore(t, brokers.kafka.RelayedPorts(), rogue.judge)
+	between := standBefore(t, brokers.kafka.RelayedPorts(), rogue.judge(nil))
 	for range 2 {
 		p := &attackedProxy{proxyProcess: newProxyProcess(t)}
 		p.flags = append([]string{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,18 +17,21 @@ type mischief struct {
 	one int
 	// longest is for how long a request may be held up at most.
 	longest time.Duration
-	// twin gives an address for the second copy of a request to a port; nil:
-	// nothing is sent twice. answered is called when that copy was answered, with
-	// when it was held, and must not keep the frame.
-	twin     func(draw *rand.Rand, port int) string
-	answered func(frame []byte, began time.Time, answer []byte)
+	// answered is called when the second copy of a request was answered, nil: or
+	// not. It may itself be nil.
+	answered func(frame, answer []byte)
 	log      *faultLog // may be nil
 
-	mu   sync.Mutex
-	rng  *rand.Rand
-	calm bool
-	did  [deeds]int
+	mu              sync.Mutex
+	rng             *rand.Rand
+	calm            bool
+	did             [deeds]int
+	produce, others []deed // to come; each has its turn before one comes again
 }
+
+// twinAddress is where the second copy of a request to a port goes: through
+// another proxy, or to the same again.
+type twinAddress func(draw *rand.Rand, port int, another bool) string
 
 // Of a frame that carries no Produce, only the connection is of interest.
 var (
@@ -45,23 +49,49 @@ const rarely = 4
 // second copy of it would be a second append, by promise.
 var atTheEnd = []byte("\x1eexpected-offset\x06end")
 
-// judge is for standBefore.
-func (m *mischief) judge(r relayed) verdict {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	one := m.one
+// judge is for standBefore. Without twin nothing is sent twice.
+func (m *mischief) judge(twin twinAddress) func(relayed) verdict {
+	return func(r relayed) verdict {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		one := m.one
+		if r.produce < 0 {
+			one *= rarely
+		}
+		if m.calm || m.rng.IntN(one) > 0 {
+			m.did[letPass]++
+			return verdict{}
+		}
+		v := m.draw(r, twin)
+		m.did[v.deed]++
+		if m.log != nil && v.deed != letPass {
+			m.log.frame(m.side, r, v)
+		}
+		return v
+	}
+}
+
+// draw takes the next deed.
+func (m *mischief) draw(r relayed, twin twinAddress) verdict {
+	coming, all := &m.produce, deedsToProduce
 	if r.produce < 0 {
-		one *= rarely
+		coming, all = &m.others, deedsToOthers
 	}
-	if m.calm || m.rng.IntN(one) > 0 {
-		m.did[letPass]++
-		return verdict{}
+	if len(*coming) == 0 {
+		*coming = slices.Clone(all)
+		if twin == nil {
+			*coming = slices.DeleteFunc(*coming, func(d deed) bool { return d == duplicate })
+		}
+		m.rng.Shuffle(len(*coming), func(i, j int) { (*coming)[i], (*coming)[j] = (*coming)[j], (*coming)[i] })
 	}
-	of := deedsToProduce
-	if r.produce < 0 {
-		of = deedsToOthers
+	next := 0
+	if (*coming)[0] == duplicate && bytes.Contains(r.frame, atTheEnd) {
+		if next = slices.IndexFunc(*coming, func(d deed) bool { return d != duplicate }); next < 0 {
+			return verdict{} // the next request will do
+		}
 	}
-	v := verdict{deed: of[m.rng.IntN(len(of))], reset: m.rng.IntN(2) == 0}
+	v := verdict{deed: (*coming)[next], reset: m.rng.IntN(2) == 0}
+	*coming = slices.Delete(*coming, next, next+1)
 	v.after = time.Duration(m.rng.Int64N(int64(time.Second)))
 	longest := cmp.Or(m.longest, 8*time.Second) // longer than its answer is waited for
 	switch v.deed {
@@ -74,29 +104,16 @@ func (m *mischief) judge(r relayed) verdict {
 			v.after = longest
 		}
 	case duplicate:
-		if m.twin == nil || bytes.Contains(r.frame, atTheEnd) {
-			v.deed = cutBehindAnswer
-			break
+		v.twin = twin(m.rng, r.port, slices.Contains(*coming, duplicate)) // the first of two
+		if m.rng.IntN(2) == 0 {
+			v.after = 0
 		}
-		m.sendTwice(&v, r)
-	}
-	m.did[v.deed]++
-	if m.log != nil {
-		m.log.frame(m.side, r, v)
+		if m.answered != nil {
+			frame := bytes.Clone(r.frame)
+			v.answered = func(answer []byte) { m.answered(frame, answer) }
+		}
 	}
 	return v
-}
-
-// sendTwice has a request go to the same proxy again, or to another one.
-func (m *mischief) sendTwice(v *verdict, r relayed) {
-	v.twin = m.twin(m.rng, r.port)
-	if m.rng.IntN(2) == 0 {
-		v.after = 0
-	}
-	if m.answered != nil {
-		frame, began := bytes.Clone(r.frame), time.Now()
-		v.answered = func(answer []byte) { m.answered(frame, began, answer) }
-	}
 }
 
 // begin disturbs, after it has been calm.
