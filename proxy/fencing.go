@@ -46,16 +46,14 @@ type brokerSet interface {
 type fencing struct {
 	brokers brokerSet
 	pool    *prober.Pool
-	rules   *ruleBook
-	// mayFence: some rule fences; otherwise topics are only observed.
-	mayFence bool
-	topics   *topicBook
-	warned   *onceByTopic // of observed topics that could not be fenced
-	refused  *onceByTopic // of topics that are not served
-	denied   *onceByTopic // of topics that may not be read
-	weak     *onceByTopic // of topics that can lose acknowledged records
-	logger   *slog.Logger
-	metrics  *metrics
+	rules   *currentRules
+	topics  *topicBook
+	warned  *onceByTopic // of observed topics that could not be fenced
+	refused *onceByTopic // of topics that are not served
+	denied  *onceByTopic // of topics that may not be read
+	weak    *onceByTopic // of topics that can lose acknowledged records
+	logger  *slog.Logger
+	metrics *metrics
 
 	fenceID       int64
 	kinds         *kindBook
@@ -80,10 +78,10 @@ type fencing struct {
 	limits map[int32]BrokerLimits // by node id
 }
 
-func newFencing(cfg *Config, rules *ruleBook, brokers brokerSet, metrics *metrics) (*fencing, error) {
+func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *metrics) (*fencing, error) {
 	f := &fencing{
-		brokers: brokers,
-		rules:   rules, mayFence: rules.most() >= ModeEnforce,
+		brokers:  brokers,
+		rules:    rules,
 		logger:   cfg.Logger,
 		metrics:  metrics,
 		fenceID:  cfg.FenceID,
@@ -153,7 +151,7 @@ func (f *fencing) run(ctx context.Context) {
 				starting = false
 				ticks.Reset(sweepEvery)
 			}
-			f.kinds.tend()
+			f.tend()
 			f.sweep()
 		case <-ctx.Done():
 		}

@@ -21,9 +21,9 @@ var errUnnamed = errors.New("the name of the topic id is not known")
 
 // topicName finds the name of a topic id. Where no topic can be fenced, nobody
 // is kept waiting for it.
-func (f *fencing) topicName(c *conn, id [16]byte) (string, error) {
+func (f *fencing) topicName(c *conn, book *ruleBook, id [16]byte) (string, error) {
 	return f.topics.name(id, func() (string, error) {
-		if !f.mayFence {
+		if !book.fences() {
 			return "", errUnnamed
 		}
 		ctx, cancel, err := c.lookup()

@@ -39,7 +39,7 @@ func newTouched(t *testing.T, cfg Config) *touched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFencing(&cfg, newRuleBook(&cfg, func() {}), noBrokers{}, m)
+	f, err := newFencing(&cfg, newCurrentRules(&cfg, m), noBrokers{}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (u *touched) touch(n int) {
 	for range n {
 		topic, partition := u.done/perTopic, u.done%perTopic
 		name := touchedTopic(topic)
-		u.rules.rule([]byte(name))
+		u.rules.inForce().rule([]byte(name))
 		if _, err := u.topics.get(u.t.Context(), 1, name); err != nil {
 			u.t.Fatal(err)
 		}

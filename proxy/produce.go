@@ -26,15 +26,15 @@ const (
 // in place. If handled, the request's slot is made (unless acks=0) and all that
 // was to be sent is sent; if not, the request is to be relayed as it is. An
 // error ends the connection as closeAfter does. It runs on the clientLoop.
-func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
+func (f *fencing) produce(c *conn, book *ruleBook, h wire.RequestHeader, frame []byte) (bool, error) {
 	view := &c.produceView
 	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
-		if !f.mayFence {
+		if !book.fences() {
 			return false, nil // the broker will say so
 		}
 		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
-	rules, most := f.rulesOf(c, view)
+	rules, most := f.rulesOf(c, book, view)
 	if most < ModeEnforce {
 		c.watching = f.watch(c, view, rules)
 		return false, nil
@@ -54,12 +54,12 @@ func (f *fencing) produce(c *conn, h wire.RequestHeader, frame []byte) (bool, er
 // unreachable answers a Produce request with fenced partitions whose broker
 // cannot be dialled: surely nothing was sent, which a closed connection would
 // leave open. Other requests get no answer, as from a broker that is down.
-func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error {
+func (f *fencing) unreachable(c *conn, book *ruleBook, h wire.RequestHeader, frame []byte) error {
 	view := &c.produceView
 	if err := view.Parse(frame[4+h.BodyOffset:], h.APIVersion); err != nil {
 		return malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
-	if _, most := f.rulesOf(c, view); most < ModeEnforce || view.Acks == 0 {
+	if _, most := f.rulesOf(c, book, view); most < ModeEnforce || view.Acks == 0 {
 		return nil
 	}
 	x, err := f.newExchange(c, h, view)
@@ -75,11 +75,11 @@ func (f *fencing) unreachable(c *conn, h wire.RequestHeader, frame []byte) error
 // rulesOf finds each partition's rule, and the largest mode among them. A topic
 // id that cannot be resolved now may be that of a fenced topic, so it counts as
 // one, and is refused later.
-func (f *fencing) rulesOf(c *conn, view *wire.Produce) (rules []*rule, most Mode) {
+func (f *fencing) rulesOf(c *conn, book *ruleBook, view *wire.Produce) (rules []*rule, most Mode) {
 	rules = c.rules[:0]
 	c.lookupUntil = time.Time{}
 	for i := range view.Partitions {
-		r := f.ruleOf(c, view, &view.Partitions[i])
+		r := f.ruleOf(c, book, view, &view.Partitions[i])
 		most = max(most, r.mode)
 		rules = append(rules, r)
 	}
@@ -89,11 +89,11 @@ func (f *fencing) rulesOf(c *conn, view *wire.Produce) (rules []*rule, most Mode
 
 // ruleOf finds a partition's rule; where the request names topics by id, the
 // partition gets the topic's name.
-func (f *fencing) ruleOf(c *conn, view *wire.Produce, p *wire.ProducePartition) *rule {
+func (f *fencing) ruleOf(c *conn, book *ruleBook, view *wire.Produce, p *wire.ProducePartition) *rule {
 	if view.Version >= 13 && p.Topic == nil {
-		name, err := f.topicName(c, p.TopicID)
+		name, err := f.topicName(c, book, p.TopicID)
 		switch {
-		case err != nil && !f.mayFence:
+		case err != nil && !book.fences():
 			return unseenTopic
 		case isUnknownTopic(err):
 			return unknownTopic
@@ -102,7 +102,7 @@ func (f *fencing) ruleOf(c *conn, view *wire.Produce, p *wire.ProducePartition) 
 		}
 		p.Topic = []byte(name)
 	}
-	return f.rules.rule(p.Topic)
+	return book.rule(p.Topic)
 }
 
 // newExchange makes room for the request's results, and its slot.

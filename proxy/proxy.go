@@ -17,9 +17,8 @@ type Proxy struct {
 	cfg      Config
 	metrics  *metrics
 	topology *topology
-	// fencing is nil if no rule can fence a topic: then Produce is relayed like
-	// everything else.
-	fencing *fencing
+	rules    *currentRules
+	fencing  *fencing
 
 	wake  chan struct{} // capacity 1: a discovery is wanted; never closed
 	ready chan struct{} // closed by markReady
@@ -57,11 +56,9 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	host, _, _ := splitAddress(cfg.Listen) // checked by validate
 	p.topology = newTopology(&p.cfg, host)
-	rules := newRuleBook(&p.cfg, func() { m.limit(limitRuleTopics) })
-	if rules.most() > ModeOff {
-		if p.fencing, err = newFencing(&p.cfg, rules, p, m); err != nil {
-			return nil, err
-		}
+	p.rules = newCurrentRules(&p.cfg, m)
+	if p.fencing, err = newFencing(&p.cfg, p.rules, p, m); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -101,9 +98,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 // startFencing runs the fenced side until the function it returns is called,
 // after the last connection has ended.
 func (p *Proxy) startFencing() (end func()) {
-	if p.fencing == nil {
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

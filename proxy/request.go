@@ -27,8 +27,8 @@ func (c *conn) handle() error {
 	if h.APIKey == int16(kmsg.Produce) {
 		return c.handleProduce(h)
 	}
-	if h.APIKey == int16(kmsg.AddPartitionsToTxn) && c.p.fencing != nil {
-		if handled, err := c.p.fencing.addPartitions(c, h, c.frame); handled || err != nil {
+	if h.APIKey == int16(kmsg.AddPartitionsToTxn) {
+		if handled, err := c.p.fencing.addPartitions(c, c.p.rules.inForce(), h, c.frame); handled || err != nil {
 			return err
 		}
 	}
@@ -37,7 +37,7 @@ func (c *conn) handle() error {
 
 // embedded reports whether the brokers are kfake, as far as is known.
 func (p *Proxy) embedded() bool {
-	return p.cfg.BrokerKind == EmbeddedKfake || p.fencing != nil && p.fencing.kinds.sawEmbedded.Load()
+	return p.cfg.BrokerKind == EmbeddedKfake || p.fencing.kinds.sawEmbedded.Load()
 }
 
 // refuseVersion ends the connection, as brokers do, except where the protocol
@@ -73,14 +73,15 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 	if err != nil {
 		return malformed(reasonProduce, "%v", err)
 	}
-	if c.p.fencing != nil {
+	// The rules are taken once, so that nothing of a request is judged by others.
+	if book := c.p.rules.inForce(); book.most > ModeOff {
 		if err := c.openUpstream(); err != nil {
-			if answerErr := c.p.fencing.unreachable(c, h, c.frame); answerErr != nil {
+			if answerErr := c.p.fencing.unreachable(c, book, h, c.frame); answerErr != nil {
 				return answerErr
 			}
 			return err
 		}
-		if handled, err := c.p.fencing.produce(c, h, c.frame); handled || err != nil {
+		if handled, err := c.p.fencing.produce(c, book, h, c.frame); handled || err != nil {
 			return err
 		}
 	}

@@ -97,9 +97,7 @@ func (p *Proxy) known(node int32) bool {
 // hidden: clients would look for it again and again. What a broker says of a
 // leader without a listener is said instead.
 func (p *Proxy) rewriteMetadata(m *kmsg.MetadataResponse) {
-	if p.fencing != nil {
-		p.fencing.topics.learnNames(m)
-	}
+	p.fencing.topics.learnNames(m)
 	kept := m.Brokers[:0]
 	hidden := false
 	for _, b := range m.Brokers {

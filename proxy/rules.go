@@ -91,8 +91,10 @@ func (o RuleOptions) inForce() RuleOptions {
 type ruleBook struct {
 	rules    []*rule
 	fallback *rule
-	memory   int // bounds found
-	full     func()
+	// most is the largest mode that a topic may have.
+	most   Mode
+	memory int // bounds found
+	full   func()
 
 	mu    sync.RWMutex
 	found map[string]*rule
@@ -122,18 +124,13 @@ func newRuleBook(cfg *Config, full func()) *ruleBook {
 			pools[h] = newInspectorPool(h.names, wireEncoding[h.encoding], cfg.MaxDecompressedBytes)
 		}
 		r.inspectors = pools[h]
+		b.most = max(b.most, r.mode)
 	}
 	return b
 }
 
-// most is the largest mode that a topic may have.
-func (b *ruleBook) most() Mode {
-	most := b.fallback.mode
-	for _, r := range b.rules {
-		most = max(most, r.mode)
-	}
-	return most
-}
+// fences reports whether some topic may be fenced.
+func (b *ruleBook) fences() bool { return b.most >= ModeEnforce }
 
 // rule is the rule of a topic. It does not allocate for topics seen before.
 func (b *ruleBook) rule(topic []byte) *rule {
@@ -155,11 +152,6 @@ func (b *ruleBook) rule(topic []byte) *rule {
 	}
 	b.found[string(topic)] = r
 	return r
-}
-
-// headers are the record headers that a topic's rule looks for.
-func (b *ruleBook) headers(topic string) wire.HeaderNames {
-	return b.rule([]byte(topic)).options.names()
 }
 
 func (b *ruleBook) match(topic string) *rule {

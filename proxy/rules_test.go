@@ -51,7 +51,7 @@ func TestTheFirstRuleThatMatchesDecides(t *testing.T) {
 			}
 		}
 	}
-	if got := b.most(); got != ModeRequire {
+	if got := b.most; got != ModeRequire {
 		t.Errorf("most: got %d", got)
 	}
 }

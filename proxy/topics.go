@@ -216,6 +216,18 @@ func (b *topicBook) forget(name string) {
 	b.mu.Unlock()
 }
 
+// forgetRefused drops what is known of topics that are not served, or not whether
+// they are: what follows from that depends on their rules.
+func (b *topicBook) forgetRefused() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range b.topics.Keys() {
+		if e, _ := b.topics.Peek(name); !e.done() || e.topic.refusal != "" || e.topic.weak != "" {
+			b.topics.Remove(name)
+		}
+	}
+}
+
 // suspect drops what is known of a topic unless it was learnt just now: a
 // client that names partitions which do not exist must not have others wait for
 // the topic to be looked up again and again.
@@ -356,7 +368,7 @@ func (f *fencing) loadTopic(ctx context.Context, node int32, name string) (fence
 // refuseTopic is a topic that is not served, and why.
 func (f *fencing) refuseTopic(name string, t fencedTopic, why string) fencedTopic {
 	t.refusal = why
-	if t.observed = !f.rules.rule([]byte(name)).fenced(); t.observed {
+	if t.observed = !f.rules.inForce().rule([]byte(name)).fenced(); t.observed {
 		if f.warned.first(name, why) {
 			f.logger.Warn("topic is observed and could not be fenced: under enforce or require, Produce requests for it would be refused",
 				"topic", name, "reason", t.refusal)

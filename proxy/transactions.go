@@ -15,8 +15,8 @@ import (
 //
 // Versions 4 and up carry several transactions and are sent by brokers only;
 // they are treated alike.
-func (f *fencing) addPartitions(c *conn, h wire.RequestHeader, frame []byte) (bool, error) {
-	if !f.mayFence {
+func (f *fencing) addPartitions(c *conn, book *ruleBook, h wire.RequestHeader, frame []byte) (bool, error) {
+	if !book.fences() {
 		return false, nil
 	}
 	if most := c.p.cfg.MaxAddPartitionsBytes; len(frame) > most {
@@ -32,7 +32,7 @@ func (f *fencing) addPartitions(c *conn, h wire.RequestHeader, frame []byte) (bo
 	answer.Version = h.APIVersion
 	refused := false
 	verdict := func(topic string) int16 {
-		if !f.rules.rule([]byte(topic)).fenced() {
+		if !book.rule([]byte(topic)).fenced() {
 			return kerr.OperationNotAttempted.Code
 		}
 		refused = true

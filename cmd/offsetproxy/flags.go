@@ -215,6 +215,11 @@ func (c *serveCmd) settings(parsed *kong.Context) (*config.Settings, error) {
 				p.Flag.Name, c.Config)
 		}
 	}
+	return c.fromFile()
+}
+
+// fromFile takes the settings from the file.
+func (c *serveCmd) fromFile() (*config.Settings, error) {
 	settings, err := config.Load(c.Config)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}

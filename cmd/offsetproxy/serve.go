@@ -7,8 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -32,6 +35,10 @@ func (serveCmd) Help() string {
 error; the line "serving" has the addresses once clients can connect. Until then
 /readyz says 503.
 
+SIGHUP reads the file again. Its rules are in force for every request that comes
+from then on; what else has changed is named in a warning and takes effect after
+a restart. A file that is wrong is refused in the log, and nothing changes.
+
 SIGTERM or SIGINT drains: no new connections, requests in flight are finished
 (at most drain_timeout). A second one ends the process at once. Exit status: 0
 after a drain, or when no broker had answered yet; 1 if serving failed, or at a
@@ -45,6 +52,10 @@ Examples:
 
 // Run serves until the context ends.
 func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
+	// From the start, since it ends a program that does not ask for it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	settings, err := c.settings(parsed)
 	if err != nil {
 		return err
@@ -65,6 +76,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		logger.Error("UNSAFE: the fence is off; appends are checked against a cache only and will be acknowledged at other offsets than promised")
 	}
 	settings.Proxy.Logger = logger
+	reloads := newReloader(settings, c.Config, c.fromFile, logger, hangups)
 	endProof, err := c.prove(logger)
 	if err != nil {
 		return err
@@ -78,9 +90,12 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		settings.Proxy.Meter = admin.meter
+		if err := reloads.measure(admin.meter); err != nil {
+			return errors.Join(err, admin.close())
+		}
 		logger.Info("admin endpoints open", "admin", admin.addr())
 	}
-	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin), admin.close())
+	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin, reloads), admin.close())
 	if err == nil {
 		logger.Info("stopped")
 	}
@@ -88,7 +103,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 }
 
 // serveProxy serves until ctx ends, and tells when clients can connect.
-func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer) error {
+func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloads *reloader) error {
 	p, err := startProxy(ctx, cfg)
 	if errors.Is(err, errInterrupted) {
 		return nil // nothing was served, so nothing was lost
@@ -103,12 +118,17 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer) error
 	admin.setReady(true)
 	defer admin.setReady(false)
 	cfg.Logger.Info("serving", attrs...)
-	select {
-	case <-ctx.Done():
-		admin.setReady(false)
-	case <-p.done:
+	for {
+		select {
+		case <-reloads.hangups:
+			reloads.reload(p.Proxy)
+			continue
+		case <-ctx.Done():
+			admin.setReady(false)
+		case <-p.done:
+		}
+		return p.wait(ctx)
 	}
-	return p.wait(ctx)
 }
 
 // newLogger writes lines of the given form.

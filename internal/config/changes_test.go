@@ -1,0 +1,95 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func effective(t *testing.T, text string) Effective {
+	t.Helper()
+	settings, err := Parse("test", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings.Effective()
+}
+
+func TestDifferencesAreNamedAsInTheFile(t *testing.T) {
+	const least = "bootstrap: k:1\n"
+	before := effective(t, least)
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{least + "rules: [{topics: a, mode: require}]\ndefault_mode: observe\n", nil},
+		{"bootstrap: [k:1, k:2]\n", []string{"bootstrap"}},
+		{least + "listen: 127.0.0.1:1000\n", []string{"broker_ports", "listen"}},
+		{least + "node_ports: {7: 99}\n", []string{"node_ports"}},
+		{least + "limits: {max_topics: 7}\nview_max_age: 3s\n", []string{"limits.max_topics", "view_max_age"}},
+		{least + "brokers: {kind: kafka, assert: {producer_id_expiration: 2h}}\n", []string{"brokers.assert.producer_id_expiration", "brokers.kind"}},
+		{least + "upstream: {sasl: {mechanism: PLAIN, user: u, password_env: E}}\n", []string{"upstream.sasl"}},
+		{least + "log: {level: debug, format: json}\nmetrics: {listen: 127.0.0.1:1}\n", []string{"log.format", "log.level", "metrics.listen"}},
+	} {
+		after := effective(t, c.text)
+		if got := before.Differences(after); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
+		}
+		if got := after.Differences(before); !slices.Equal(got, c.want) {
+			t.Errorf("%s, the other way: got %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestNoSettingIsForgottenInDifferences: a setting that is added to Effective and
+// not compared would be changed by nobody, in silence.
+func TestNoSettingIsForgottenInDifferences(t *testing.T) {
+	apart := map[string]bool{"Rules": true, "DefaultMode": true, "Notes": true}
+	base := effective(t, "bootstrap: k:1\n")
+	kind := reflect.TypeFor[Effective]()
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		changed := base
+		value := reflect.ValueOf(&changed).Elem().Field(i)
+		switch field.Type.Kind() {
+		case reflect.String:
+			value.SetString("another")
+		case reflect.Slice:
+			value.Set(reflect.MakeSlice(field.Type, 7, 7))
+		case reflect.Map:
+			value.Set(reflect.MakeMap(field.Type))
+			value.SetMapIndex(reflect.Zero(field.Type.Key()), reflect.Zero(field.Type.Elem()))
+		case reflect.Pointer:
+			value.Set(reflect.New(field.Type.Elem()))
+		default:
+			t.Fatalf("%s: a kind that this test does not know", field.Name)
+		}
+		if got := len(base.Differences(changed)) > 0; got == apart[field.Name] {
+			t.Errorf("%s: difference seen: %v", field.Name, got)
+		}
+	}
+}
+
+func TestRulesHash(t *testing.T) {
+	rules := func(text string) string { return effective(t, "bootstrap: k:1\n"+text).RulesHash() }
+	same := []string{
+		rules("rules: [{topics: a, mode: require}, {topics: b, mode: enforce}]\n"),
+		rules("listen: 127.0.0.1:7\nrules: [{topics: a, mode: require, error_code: 1}, {topics: b, mode: enforce}]\ndefault_mode: off\n"),
+	}
+	if same[0] != same[1] {
+		t.Errorf("the same rules: %s and %s", same[0], same[1])
+	}
+	seen := map[string]string{same[0]: "the first"}
+	for _, text := range []string{
+		"", "default_mode: observe\n", "rules: [{topics: a, mode: require}]\n",
+		"rules: [{topics: b, mode: enforce}, {topics: a, mode: require}]\n",
+		"rules: [{topics: a, mode: require}, {topics: b, mode: enforce, replay: content}]\n",
+		"rules: [{topics: a, mode: require}, {topics_regexp: b, mode: enforce}]\n",
+	} {
+		hash := rules(text)
+		if other, twice := seen[hash]; twice {
+			t.Errorf("%q has the hash of %q", text, other)
+		}
+		seen[hash] = text
+	}
+}
