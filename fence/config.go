@@ -46,6 +46,10 @@ type Config struct {
 	// unknown fate; 0: no bound. None is forgotten for it: new batches are given
 	// back until some are settled.
 	MaxUnsettled int
+	// MaxRecent bounds the recent records that are remembered of a partition in use,
+	// so that most batches that come too late cost no reading; 0: 4,096. Up to twice
+	// as many are kept before the oldest are forgotten.
+	MaxRecent int
 	// ProducerKeep is how long after its last use the virtual state of a client's
 	// producer id is kept; 0: until others need the room.
 	ProducerKeep time.Duration

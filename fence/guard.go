@@ -36,6 +36,7 @@ const (
 	guardRoom                            // what is unknown does not keep a partition from being written for ever
 	guardMoment                          // … nor is an equal batch of another moment taken for one that was just sent
 	guardOvertaking                      // what a client sends again comes before what it sent behind it
+	guardGone                            // an unknown batch without condition gets no other place when what lay at its own is gone
 )
 
 // keeps reports whether the guard is in place.
@@ -56,5 +57,6 @@ func guardNames() map[string]guard {
 		"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
 		"chain-unknown": guardChainUnknown, "chain-newest": guardChainNewest, "chain-epoch": guardChainEpoch,
 		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
+		"gone": guardGone,
 	}
 }

@@ -60,7 +60,11 @@ const (
 	unlike breach = "unlike"
 )
 
-func (c *modelChain) fail(b breach, format string, args ...any) { c.w.breaks(b, format, args...) }
+func (c *modelChain) fail(b breach, format string, args ...any) {
+	if !c.forgiven(b) {
+		c.w.breaks(b, format, args...)
+	}
+}
 
 type modelLine struct {
 	proxy *modelProxy
@@ -150,7 +154,7 @@ func (c *modelChain) told(t *modelTicket, v Verdict) {
 	if v.Kind == PredecessorRefused && !t.behindGap {
 		c.fail(unfounded, "%s told %v, and nothing before it was refused", t, v)
 	}
-	if v.Kind == Won || v.Kind == Violation || outOfPlace(v) || t.behindGap || t.doomedBy != nil || t.Replay == ReplayOff {
+	if v.Kind == Won || v.Kind == Violation || outOfPlace(v) || t.behindGap || t.doomedBy != nil || t.Replay == ReplayOff && v.Kind == Unknown {
 		return
 	}
 	c.doom(t, v)
@@ -176,7 +180,7 @@ func (c *modelChain) doom(t *modelTicket, v Verdict) {
 			o.order < t.order || !b.Sequence.Before(o.Producer.Sequence) {
 			continue
 		}
-		if o.doomedBy == nil {
+		if o.doomedBy == nil && !(o.behindGap && c.w.has(refusedBefore)) {
 			o.doomedBy = &v
 		}
 		o.behindGap = o.behindGap || definite(v)

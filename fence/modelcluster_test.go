@@ -16,6 +16,10 @@ type modelRecord struct {
 	sequence    ps.Sequence
 	timestamp   ps.Timestamp
 	leaderEpoch int
+	appendTime  bool // its timestamp is the broker's
+	control     bool // a transaction marker
+	gone        bool // compacted away
+	bare        bool // … and its batch with it
 }
 
 // modelTransmission is one copy of a batch on its way.
@@ -42,6 +46,8 @@ type modelBatch struct {
 // modelReplica is one broker's copy of the partition.
 type modelReplica struct {
 	log        []modelRecord
+	start      int // what is before it is deleted
+	from       int // what is before it this replica never had
 	hw         int
 	epoch      int // newest leader epoch it knows
 	leads      bool
@@ -50,6 +56,8 @@ type modelReplica struct {
 	hasState   bool
 	stateEpoch ps.ProducerEpoch
 	batches    []modelBatch
+	revives    bool // state that has expired comes back when it is read from the log
+	revived    int
 }
 
 // modelCluster is three replicas of one partition and their controller.
@@ -62,7 +70,8 @@ type modelCluster struct {
 	appendTime bool          // a LogAppendTime topic
 	unmarked   bool          // answers do not tell a duplicate from an append
 	armsAtZero bool          // without state only sequence 0 is accepted
-	onCommit   func(offset int, r *modelRecord)
+	modelShape
+	onCommit func(offset int, r *modelRecord)
 }
 
 func (c *modelCluster) last(r *modelReplica) ps.Sequence { return r.batches[len(r.batches)-1].last }
@@ -108,7 +117,7 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 	for i, rec := range tx.records {
 		r.log = append(r.log, modelRecord{
 			Record: rec, place: i, tx: tx, fence: true, epoch: tx.epoch, sequence: tx.sequence.Plus(i),
-			timestamp: timestamp, leaderEpoch: r.epoch,
+			timestamp: timestamp, leaderEpoch: r.epoch, appendTime: c.appendTime,
 		})
 	}
 	r.note(tx.epoch, modelBatch{tx.sequence, lastSequence, tx.base, timestamp})
@@ -141,7 +150,7 @@ func (r *modelReplica) replay(from int) {
 		for end < len(r.log) && r.log[end].place > 0 {
 			end++
 		}
-		if b := &r.log[i]; b.fence {
+		if b := &r.log[i]; b.fence && !b.bare {
 			r.note(b.epoch, modelBatch{b.sequence, b.sequence.Plus(end - i - 1), i, b.timestamp})
 		}
 		i = end
@@ -155,12 +164,16 @@ func (r *modelReplica) truncate(to int, now ps.Now, expiry time.Duration) {
 	r.log = r.log[:to]
 	r.hw = min(r.hw, to)
 	r.hasState, r.batches = false, r.batches[:0]
-	r.replay(0)
-	r.expire(now, expiry)
+	r.replay(r.from)
+	if !r.revives {
+		r.expire(now, expiry)
+	} else if r.hasState && r.expired(now, expiry) {
+		r.revived++
+	}
 }
 
 func (r *modelReplica) expire(now ps.Now, expiry time.Duration) {
-	if r.hasState && now.Wall.Sub(r.batches[len(r.batches)-1].timestamp) > expiry {
+	if r.hasState && r.expired(now, expiry) {
 		r.hasState, r.batches = false, r.batches[:0]
 	}
 }
@@ -227,7 +240,7 @@ func (c *modelCluster) advance(l *modelReplica) {
 	l.hw = hw
 	for o := len(c.committed); o < hw; o++ {
 		c.committed = append(c.committed, l.log[o])
-		c.onCommit(o, &c.committed[o])
+		c.onCommit(int(c.offset(o)), &c.committed[o])
 	}
 }
 
@@ -270,7 +283,7 @@ func (c *modelCluster) view(node int, at ps.Instant) (ps.View, bool) {
 	}
 	v := ps.View{
 		ArmAtZero: c.armsAtZero,
-		Leader:    ps.NodeID(node), LeaderEpoch: ps.LeaderEpoch(r.epoch), Next: ps.Offset(len(r.log)),
+		Leader:    ps.NodeID(node), LeaderEpoch: ps.LeaderEpoch(r.epoch), Next: c.offset(len(r.log)),
 		StateTimestamp: -1, HighWatermark: ps.NoOffset, At: at,
 	}
 	if r.hasState {
@@ -285,7 +298,7 @@ func (c *modelCluster) highWatermark(node int) ps.Offset {
 	if r.hw < r.epochStart {
 		return ps.NoOffset // OFFSET_NOT_AVAILABLE
 	}
-	return ps.Offset(r.hw)
+	return c.offset(r.hw)
 }
 
 func (c *modelCluster) read(node int, from, upTo ps.Offset, at ps.Instant) (Stored, bool) {
@@ -293,15 +306,19 @@ func (c *modelCluster) read(node int, from, upTo ps.Offset, at ps.Instant) (Stor
 	if !r.leads || from < 0 {
 		return Stored{}, false
 	}
-	s := Stored{ReadTo: min(upTo, ps.Offset(r.hw)), HighWatermark: ps.Offset(r.hw), At: at}
-	for o := from; o < s.ReadTo; o++ {
-		m := &r.log[o]
+	hw := c.offset(r.hw)
+	s := Stored{ReadTo: min(upTo, hw), HighWatermark: hw, LogStart: c.offset(r.start), At: at}
+	for o := max(from, s.LogStart); o < s.ReadTo; o++ {
+		m := &r.log[o-c.offset(0)]
+		if m.gone {
+			continue
+		}
 		sent := m.timestamp
 		if m.tx != nil {
 			sent = m.tx.maxTime
 		}
 		s.Records = append(s.Records, StoredRecord{
-			Offset: o, Record: m.Record, Timestamp: sent, ByFence: m.fence, Epoch: m.epoch, Sequence: m.sequence, AppendTime: c.appendTime && m.fence,
+			Offset: o, Record: m.Record, Timestamp: sent, ByFence: m.fence, Epoch: m.epoch, Sequence: m.sequence, AppendTime: m.appendTime, Control: m.control,
 		})
 	}
 	s.ReadTo = max(s.ReadTo, from)

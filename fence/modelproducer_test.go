@@ -151,7 +151,7 @@ func (w *modelWorld) reconnect(cl *modelClient) {
 		node = w.rng.IntN(3)
 	}
 	w.connections++
-	pr.conn = &modelConn{proxy: w.proxies[cl.proxy], node: node, opened: w.now, id: ps.ConnectionID(w.connections), client: cl}
+	pr.conn = &modelConn{proxy: w.proxies[cl.proxy], node: node, opened: w.clockOf(w.proxies[cl.proxy]).Instant, id: ps.ConnectionID(w.connections), client: cl}
 	w.conns = append(w.conns, pr.conn)
 	for _, b := range pr.sent {
 		b.again, b.flying = true, 0
@@ -175,7 +175,7 @@ func (w *modelWorld) endOf(conn *modelConn) {
 func (w *modelWorld) newBatch(cl *modelClient) *modelSent {
 	pr := cl.idem
 	b := &modelSent{}
-	end := ps.Offset(len(w.cluster.committed))
+	end := w.cluster.end()
 	switch r := w.rng.IntN(20); {
 	case len(pr.retry) > 0 && r < 12:
 		old := pr.retry[0]
@@ -248,7 +248,7 @@ func (w *modelWorld) takeIn() {
 	}
 	f := conn.unread[0]
 	conn.unread = conn.unread[1:]
-	if !conn.cut {
+	if !conn.cut && !w.refuseBefore(conn, f) {
 		t := w.ticket(conn.client, conn, f.expected, f.records, f.owners)
 		t.frame, t.Producer = f, &f.client
 		conn.taken = append(conn.taken, t)
@@ -279,7 +279,7 @@ func (t *modelTicket) again(o *modelTicket) bool {
 // hear is what an idempotent client makes of a verdict.
 func (pr *modelProducer) hear(w *modelWorld, t *modelTicket, v Verdict) {
 	b := t.frame.sent
-	if t.conn != pr.conn || b.over {
+	if t.conn != pr.conn || b.over || pr.lost && w.has(refusedBefore) {
 		return // of what it has given up
 	}
 	b.flying--
@@ -375,7 +375,7 @@ func (w *modelWorld) idempotentWins(cl *modelClient) {
 		w.waitFor(cl)
 		if len(pr.sent) == 0 {
 			fresh, before = true, w.winsOf[cl]
-			b := &modelSent{expected: ps.Offset(len(w.cluster.committed)), again: true}
+			b := &modelSent{expected: w.cluster.end(), again: true}
 			cl.expected, cl.records, cl.owners = b.expected, nil, nil
 			w.addRecord(cl)
 			b.records, b.owners = cl.records, cl.owners

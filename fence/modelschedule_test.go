@@ -21,6 +21,7 @@ var modelWorlds = map[string]func(seed uint64, broken guard) *modelWorld{
 	"bypassed":   newBypassedWorld,
 	"equals":     newTwinsWorld,
 	"crowded":    newCrowdedWorld,
+	"varied":     newVariedWorld,
 }
 
 // schedule is a run of a world that can be run again, as it was or in part.

@@ -14,6 +14,9 @@ func (w *modelWorld) step() {
 		w.tape.next()
 	}
 	w.pass()
+	if w.varied != nil && w.varied.step(w) {
+		return
+	}
 	p := w.proxies[w.rng.IntN(len(w.proxies))]
 	i := w.rng.IntN(3)
 	switch r := w.rng.IntN(1000); {
@@ -136,11 +139,11 @@ func (w *modelWorld) tick(p *modelProxy, due bool) {
 	if p.frozen > w.now {
 		return
 	}
-	if at, ok := p.part.Wake(); due && (!ok || at > w.now) {
+	if at, ok := p.part.Wake(); due && (!ok || at > w.clockOf(p).Instant) {
 		return
 	}
 	w.trace("tick p%d", p.id)
-	w.apply(p, p.part.Tick(w.clock()))
+	w.apply(p, p.part.Tick(w.clockOf(p)))
 }
 
 // idle puts the state of a partition away and takes it up again.
@@ -151,7 +154,7 @@ func (w *modelWorld) idle(p *modelProxy) {
 	if len(p.tickets) > 0 {
 		w.fail("p%d is not busy with %d batches", p.id, len(p.tickets))
 	}
-	p.state.Idle(w.now)
+	p.state.Idle(w.clockOf(p).Instant)
 	p.part = New(w.cfg, p.state)
 }
 
@@ -214,7 +217,7 @@ func (w *modelWorld) brokerAnswers() {
 			if w.traced {
 				w.trace("answer for %v: %+v", a.tx.ticket, a.answer)
 			}
-			w.apply(conn.proxy, conn.proxy.part.Answered(w.clock(), &a.tx.ticket.Ticket, a.answer))
+			w.apply(conn.proxy, conn.proxy.part.Answered(w.clockOf(conn.proxy), &a.tx.ticket.Ticket, a.answer))
 		}
 		return
 	}
@@ -228,10 +231,10 @@ func (w *modelWorld) brokerFinishes(conn *modelConn) bool {
 		return false
 	}
 	r := &w.cluster.replicas[conn.node]
-	a := Answer{BaseOffset: ps.Offset(tx.base), LogAppendTime: tx.duplicateAt}
+	a := w.cluster.answer(tx)
 	switch {
 	case !r.leads:
-		a.Code = 6
+		a = w.cluster.deposed(tx)
 	case r.hw >= tx.end:
 	case w.now.Sub(tx.workedAt) > modelBrokerMax:
 		a.Code = 7
@@ -251,7 +254,7 @@ func (w *modelWorld) afterLearning(i int) {
 	for _, conn := range w.conns {
 		if tx := conn.working; tx != nil && conn.node == i {
 			conn.working = nil
-			conn.answers = append(conn.answers, modelAnswerTo{tx, Answer{Code: 6, BaseOffset: ps.Offset(tx.base), LogAppendTime: -1}})
+			conn.answers = append(conn.answers, modelAnswerTo{tx, w.cluster.deposed(tx)})
 		}
 	}
 }
@@ -266,11 +269,15 @@ func (w *modelWorld) viewStep(p *modelProxy) {
 	case r.step == 0:
 		r.step = 1
 		r.view, r.ok = w.cluster.view(r.node, r.at)
+		w.varyView(r)
 		if w.traced {
 			w.trace("broker %d tells p%d a view", r.node, p.id)
 		}
 	case r.step == 1:
 		r.step = 2
+		if r.view.FromTail {
+			break
+		}
 		if r.ok && w.cluster.replicas[r.node].leads && w.cluster.replicas[r.node].epoch == int(r.view.LeaderEpoch) {
 			r.view.HighWatermark = w.cluster.highWatermark(r.node)
 		} else {
@@ -282,16 +289,16 @@ func (w *modelWorld) viewStep(p *modelProxy) {
 		switch lost := !w.calm && w.rng.IntN(30) == 0; {
 		case r.ok && !lost:
 			if w.traced {
-				w.trace("p%d reads view %v of %v ago", p.id, r.view, w.now.Sub(r.at))
+				w.trace("p%d reads view %v of %v ago", p.id, r.view, w.clockOf(p).Instant.Sub(r.at))
 			}
-			w.apply(p, p.part.ViewRead(w.clock(), r.asked, r.view))
+			w.apply(p, p.part.ViewRead(w.clockOf(p), r.asked, r.view))
 		default:
 			code := int16(6)
 			if lost {
 				code = 0
 			}
 			w.trace("p%d fails to read view at %d: %d", p.id, r.asked, code)
-			w.apply(p, p.part.ViewFailed(w.clock(), r.asked, code, false))
+			w.apply(p, p.part.ViewFailed(w.clockOf(p), r.asked, code, false))
 		}
 	}
 }
@@ -317,14 +324,14 @@ func (w *modelWorld) recordStep(p *modelProxy) {
 			if w.traced {
 				w.trace("p%d reads records %d..%d: %d of hw %d", p.id, r.from, r.upTo, len(r.got.Records), r.got.HighWatermark)
 			}
-			w.apply(p, p.part.RecordsRead(w.clock(), r.id, r.got))
+			w.apply(p, p.part.RecordsRead(w.clockOf(p), r.id, r.got))
 		} else {
 			final := w.scarce != nil && !w.calm && w.scarce.IntN(4) == 0
 			code := int16(0)
 			if final && w.scarce.IntN(2) == 0 {
 				code = 29
 			}
-			w.apply(p, p.part.RecordsFailed(w.clock(), r.id, code, final))
+			w.apply(p, p.part.RecordsFailed(w.clockOf(p), r.id, code, final))
 		}
 	}
 }
@@ -397,7 +404,7 @@ func (w *modelWorld) freshWins(p *modelProxy) {
 		}
 		if cl.open == 0 {
 			w.waitFor(cl)
-			cl.expected, cl.records, cl.owners = ps.Offset(len(w.cluster.committed)), nil, nil
+			cl.expected, cl.records, cl.owners = w.cluster.end(), nil, nil
 			w.addRecord(cl)
 			if conn := cl.conns[p.id]; conn != nil && conn.node != w.cluster.leader {
 				cl.conns[p.id] = nil

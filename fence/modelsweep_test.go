@@ -28,10 +28,12 @@ type sum struct {
 	schedules, steps                  int
 	kinds                             [PredecessorRefused + 1]int
 	misplacements, violations, alarms int
+	happened                          [varieties]int
 	took                              time.Duration
 }
 
 func (s *sum) add(w *modelWorld) {
+	w.countVaried(&s.happened)
 	s.schedules++
 	s.steps += w.steps
 	for k, n := range w.kinds {

@@ -58,6 +58,7 @@ type modelTicket struct {
 	refused bool  // told that nothing of it by this ticket is in the log
 	gone    bool  // its client does not wait any more
 	order   int   // of admission
+	sends   int   // transmissions, where they matter
 
 	// Of an idempotent client.
 	frame *modelFrame
@@ -93,6 +94,7 @@ type modelRecordRead struct {
 
 type modelProxy struct {
 	id      int
+	clock   modelClock
 	part    *Partition
 	state   *ps.State
 	frozen  ps.Instant // until
@@ -116,6 +118,8 @@ type modelClient struct {
 	records  []ps.Record
 	owners   []int
 	again    int
+	before   modelSent // a batch before it, of which it may become a part
+	replay   Replay
 	next     ps.Offset
 	// early: it was told to come back when the fence's state has expired.
 	early bool
@@ -172,6 +176,8 @@ type modelWorld struct {
 	misplaced bool
 	// breach is what kind of failure it is.
 	breach breach
+	// varied is what else happens; nil: nothing.
+	varied *modelVaried
 }
 
 // fail notes what went wrong first. What has no name of a breach goes by its format.
@@ -359,9 +365,11 @@ func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
 		case ReadView:
 			w.readView(p, e.Node)
 		case ReadRecords:
-			p.records = append(p.records, &modelRecordRead{proxy: p, id: e.Read, from: e.From, upTo: e.UpTo, at: w.now})
+			p.records = append(p.records, &modelRecordRead{proxy: p, id: e.Read, from: e.From, upTo: e.UpTo, at: w.clockOf(p).Instant})
 		case Abandon:
 			w.cut(t.conn)
+		case ForgotProducer:
+			w.happens(forgetsClients)
 		case RaiseAlarm:
 			// Armed with 0 once more, after another replica's state had expired, a
 			// leader can hold an older batch that has the next sequence.
@@ -374,7 +382,7 @@ func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
 }
 
 func (w *modelWorld) readView(p *modelProxy, asked ps.NodeID) {
-	r := &modelViewRead{proxy: p, asked: asked, node: int(asked), at: w.now}
+	r := &modelViewRead{proxy: p, asked: asked, node: int(asked), at: w.clockOf(p).Instant}
 	if asked == ps.AnyNode {
 		r.node = w.anyLeader()
 	}
@@ -398,7 +406,10 @@ func (w *modelWorld) send(t *modelTicket, e Effect) {
 	if t.conn.cut || t.conn.dead && w.rng.IntN(2) == 0 {
 		t.conn.cut, t.conn.dead = true, true
 		w.trace("  not sent: connection closed")
-		w.apply(t.proxy, t.proxy.part.NotSent(w.clock(), &t.Ticket))
+		w.apply(t.proxy, t.proxy.part.NotSent(w.clockOf(t.proxy), &t.Ticket))
+		return
+	}
+	if w.varySend(t) {
 		return
 	}
 	tx := &modelTransmission{
@@ -424,7 +435,7 @@ func (w *modelWorld) cut(conn *modelConn) {
 			continue
 		}
 		if t.phase == sent {
-			w.apply(p, p.part.Abandoned(w.clock(), &t.Ticket))
+			w.apply(p, p.part.Abandoned(w.clockOf(p), &t.Ticket))
 		}
 		w.leave(t)
 	}
@@ -440,7 +451,7 @@ func (w *modelWorld) leave(t *modelTicket) {
 	if t.frame != nil && t.phase == waiting {
 		w.chain.withdrawn(t)
 	}
-	w.apply(t.proxy, t.proxy.part.Cancel(w.clock(), &t.Ticket))
+	w.apply(t.proxy, t.proxy.part.Cancel(w.clockOf(t.proxy), &t.Ticket))
 	if t.phase == done && t.told == 0 {
 		t.proxy.forget(t) // it was not sent, and nobody is there to be told
 	}
@@ -478,7 +489,7 @@ func (w *modelWorld) verdict(p *modelProxy, t *modelTicket, v Verdict) {
 
 func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 	log := w.cluster.committed
-	if end := ps.Offset(len(log)); v.Kind != Won && v.Kind != Violation && v.Next > end {
+	if end := w.end(); v.Kind != Won && v.Kind != Violation && v.Next > end {
 		w.breaks(nextAhead, "%s told %v, the committed end is %d", t, v, end)
 	}
 	switch v.Kind {
@@ -488,20 +499,20 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 		for i, r := range t.Records {
 			o := v.Offset + ps.Offset(i)
 			switch {
-			case v.Offset != t.Expected && !t.AtEnd || int(o) >= len(log) || log[o].Record != r:
+			case v.Offset != t.Expected && !t.AtEnd || w.cluster.at(o) == nil || w.cluster.at(o).Record != r:
 				w.breaks(falseSuccess, "%s told %v, not in the committed log", t, v)
 				return
-			case !v.Replayed && !w.cluster.appendTime && !w.cluster.unmarked && log[o].tx.ticket != t:
-				w.breaks(anothersSuccess, "%s told %v, which %s wrote", t, v, log[o].tx.ticket)
+			case !v.Replayed && !w.typeMatters() && !w.cluster.unmarked && w.cluster.at(o).tx.ticket != t:
+				w.breaks(anothersSuccess, "%s told %v, which %s wrote", t, v, w.cluster.at(o).tx.ticket)
 			}
-			if owner, ok := w.won[o]; ok && owner != t.owners[i] && !t.again(log[o].tx.ticket) {
+			if owner, ok := w.won[o]; ok && owner != t.owners[i] && !t.again(w.cluster.at(o).tx.ticket) {
 				w.breaks(anothersSuccess, "%s told %v, record %d was told so too", t, v, owner)
 			}
 			w.won[o] = t.owners[i]
 		}
 	case Violation:
 		w.violations++
-		if !w.bypassed || t.AtEnd || int(v.Offset) >= len(log) || log[v.Offset].Record != t.Records[0] || v.Offset == t.Expected {
+		if !w.bypassed || t.AtEnd || w.cluster.at(v.Offset) == nil || w.cluster.at(v.Offset).Record != t.Records[0] || v.Offset == t.Expected {
 			w.breaks(falseViolation, "%s told %v", t, v)
 		}
 	case Unknown:
@@ -511,7 +522,7 @@ func (w *modelWorld) checkVerdict(p *modelProxy, t *modelTicket, v Verdict) {
 			w.fail("%s told %v", t, v)
 		}
 		for i, r := range t.Records {
-			if o := t.Expected + ps.Offset(i); o < v.Next && int(o) < len(log) && log[o].Record == r {
+			if o := t.Expected + ps.Offset(i); o < v.Next && w.cluster.at(o) != nil && w.cluster.at(o).Record == r && !w.wasGone(v, o) {
 				why := refusedInVain
 				if v.Kind == PredecessorRefused {
 					why = stored
@@ -586,7 +597,7 @@ func (w *modelWorld) act(cl *modelClient) {
 	if cl.open > 0 && w.rng.IntN(4) > 0 {
 		return
 	}
-	end := ps.Offset(len(w.cluster.committed))
+	end, before := w.cluster.end(), cl.expected
 	switch r := w.rng.IntN(20); {
 	case r < 12:
 		cl.expected = end
@@ -600,6 +611,7 @@ func (w *modelWorld) act(cl *modelClient) {
 			cl.expected = cl.expected + ps.Offset(len(cl.records)) // on a predicted end
 		}
 	}
+	w.keepBefore(cl, before)
 	cl.records, cl.owners = nil, nil
 	for range 1 + w.rng.IntN(3) {
 		w.addRecord(cl)
@@ -624,6 +636,9 @@ func (w *modelWorld) addRecord(cl *modelClient) {
 
 // retry sends the records again, perhaps cut anew.
 func (w *modelWorld) retry(cl *modelClient) {
+	if w.join(cl) {
+		return
+	}
 	switch n := len(cl.records); {
 	case n > 1 && w.rng.IntN(4) == 0:
 		m := 1 + w.rng.IntN(n-1)
@@ -647,7 +662,8 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 		if !w.calm && w.rng.IntN(8) == 0 {
 			node = w.rng.IntN(3)
 		}
-		conn = &modelConn{proxy: p, node: node, opened: w.now}
+		conn = &modelConn{proxy: p, node: node, opened: w.clockOf(p).Instant}
+		w.varyConnection(conn)
 		cl.conns[cl.proxy] = conn
 		w.conns = append(w.conns, conn)
 	}
@@ -655,7 +671,7 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 }
 
 func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset, records []ps.Record, owners []int) *modelTicket {
-	timestamp := w.clock().Wall // clients stamp anew
+	timestamp := w.clockOf(conn.proxy).Wall // clients stamp anew
 	if w.rng.IntN(4) == 0 {
 		timestamp -= ps.Timestamp(w.rng.Int64N(w.cfg.OldestTimestamp().Milliseconds()))
 	}
@@ -663,7 +679,7 @@ func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset
 	t := &modelTicket{proxy: conn.proxy, conn: conn, client: cl, owners: owners, order: w.admissions}
 	t.Batch = Batch{
 		Expected: expected, AtEnd: cl.atEnd, Records: records, MaxTimestamp: timestamp, FirstTimestamp: timestamp, Node: ps.NodeID(conn.node), ConnOpened: conn.opened,
-		HoldUntil: w.now.Add(modelHold), AnswerWithin: modelAnswer,
+		HoldUntil: w.clockOf(conn.proxy).Instant.Add(modelHold), AnswerWithin: modelAnswer,
 	}
 	if cl.atEnd {
 		t.Expected = ps.NoOffset
@@ -671,6 +687,7 @@ func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset
 	if w.cluster.unmarked {
 		t.Marking = MarkNone
 	}
+	w.varyTicket(t)
 	t.Owner = t
 	return t
 }
@@ -682,5 +699,5 @@ func (w *modelWorld) admitTicket(t *modelTicket) {
 	if w.traced {
 		w.trace("admit %v node %d append-id %v", t, t.conn.node, t.Records[0].AppendID)
 	}
-	w.apply(p, p.part.Admit(w.clock(), &t.Ticket))
+	w.apply(p, p.part.Admit(w.clockOf(p), &t.Ticket))
 }

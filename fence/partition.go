@@ -67,11 +67,16 @@ type recordRead struct {
 // New makes the decision maker of a partition over what is known of it. It
 // owns state until Busy is false.
 func New(cfg *Config, state *ps.State) *Partition {
-	return &Partition{cfg: cfg, state: state}
+	p := &Partition{state: state}
+	p.Configure(cfg)
+	return p
 }
 
 // Configure has the partition decide by cfg from now on.
-func (p *Partition) Configure(cfg *Config) { p.cfg = cfg }
+func (p *Partition) Configure(cfg *Config) {
+	p.cfg = cfg
+	p.state.KeepRecent(cfg.MaxRecent)
+}
 
 // State is what is known of the partition; read it only between events.
 func (p *Partition) State() *ps.State { return p.state }

@@ -2,7 +2,7 @@ package partitionstate
 
 import "slices"
 
-// recentMax bounds the records remembered while a partition is in use (16
+// recentMax bounds by default the records remembered while a partition is in use (16
 // bytes each), recentIdle while nothing is in flight for it.
 const (
 	recentMax  = 4096
@@ -15,6 +15,15 @@ const (
 type recent struct {
 	base    Offset
 	records []Record
+	// most bounds them while the partition is in use; 0: recentMax.
+	most int
+}
+
+func (r *recent) bound() int {
+	if r.most == 0 {
+		return recentMax
+	}
+	return r.most
 }
 
 func (r *recent) end() Offset { return r.base + Offset(len(r.records)) }
@@ -37,8 +46,8 @@ func (r *recent) add(at Offset, records []Record) {
 	default:
 		r.records = append(r.records, records[r.end()-at:]...)
 	}
-	if len(r.records) > 2*recentMax {
-		r.trim(recentMax)
+	if most := r.bound(); len(r.records) > 2*most {
+		r.trim(most)
 	}
 }
 

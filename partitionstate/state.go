@@ -123,7 +123,7 @@ func (s *State) Deposed(e LeaderEpoch) bool { return s.epochKnown && e < s.newes
 func (s *State) truncated(now Instant, v View) {
 	s.committed, s.hasEnd = 0, false
 	s.witnessed, s.hasTentative = false, false
-	s.recent = recent{}
+	s.recent = recent{most: s.recent.most}
 	s.producers.forgetResults()
 	if v.HighWatermark != NoOffset {
 		s.SeeCommitted(now, v.HighWatermark, v.At)
@@ -238,15 +238,19 @@ func (s *State) Recall(records []Record) (Offset, bool) { return s.recent.find(r
 // Old reports whether an offset lies further back than records are remembered:
 // whoever wants the record there has it read from the log, and it is not kept.
 func (s *State) Old(o Offset) bool {
-	return len(s.recent.records) > 0 && o < s.recent.base || s.hasEnd && s.committed-o > recentMax
+	return len(s.recent.records) > 0 && o < s.recent.base || s.hasEnd && s.committed-o > Offset(s.recent.bound())
 }
+
+// KeepRecent bounds the recent records remembered while the partition is in use; 0: a
+// default. Up to twice as many are kept before the oldest are forgotten.
+func (s *State) KeepRecent(most int) { s.recent.most = most }
 
 // Learned notes committed records that were read from the log.
 func (s *State) Learned(from Offset, records []Record) { s.recent.add(from, records) }
 
 // Idle shrinks what is kept to what an idle partition may cost.
 func (s *State) Idle(now Instant) {
-	s.recent.trim(recentIdle)
+	s.recent.trim(min(recentIdle, s.recent.bound()))
 	s.producers.shrink(now)
 	if len(s.unsettled) == 0 {
 		s.unsettled, s.index = nil, nil
