@@ -142,7 +142,7 @@ func (p *Partition) sendOn(now ps.Now, t *Ticket, v ps.View) {
 	}
 	// A tail view is of the past; the broker refuses a stale one only while
 	// it still has the state.
-	if v.FromTail && v.HasState && t.Marking != MarkLogStartOffset &&
+	if v.FromTail && v.HasState && t.Marking != MarkLogStartOffset && p.cfg.keeps(guardTailView) &&
 		now.Wall.Sub(v.StateTimestamp) >= p.cfg.ProducerExpiry/2-p.cfg.stateUse() {
 		p.lookAt(now, t, t.Node)
 		return

@@ -37,6 +37,11 @@ const (
 	guardMoment                          // … nor is an equal batch of another moment taken for one that was just sent
 	guardOvertaking                      // what a client sends again comes before what it sent behind it
 	guardGone                            // an unknown batch without condition gets no other place when what lay at its own is gone
+	guardReadBack                        // what lies where a batch of unknown fate was sent is compared with it
+	guardHighWatermark                   // … if it is committed
+	guardPerRecord                       // one record in common makes it the same batch
+	guardSecondLook                      // a refusal by the broker is told when the log was looked at again
+	guardTailView                        // no sending on a view of the past whose state may expire
 )
 
 // keeps reports whether the guard is in place.
@@ -58,5 +63,7 @@ func guardNames() map[string]guard {
 		"chain-unknown": guardChainUnknown, "chain-newest": guardChainNewest, "chain-epoch": guardChainEpoch,
 		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
 		"gone": guardGone,
+		"read-back": guardReadBack, "high-watermark": guardHighWatermark, "per-record": guardPerRecord,
+		"second-look": guardSecondLook, "tail-view": guardTailView,
 	}
 }

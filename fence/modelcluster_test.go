@@ -31,6 +31,7 @@ type modelTransmission struct {
 	sequence ps.Sequence
 	maxTime  ps.Timestamp
 	sentAt   ps.Instant
+	plain    bool // not stamped
 	// Of the broker that has it in work.
 	base, end   int
 	duplicateAt ps.Timestamp // log_append_time to answer; −1 fresh
@@ -70,6 +71,7 @@ type modelCluster struct {
 	appendTime bool          // a LogAppendTime topic
 	unmarked   bool          // answers do not tell a duplicate from an append
 	armsAtZero bool          // without state only sequence 0 is accepted
+	readsAll   bool          // what is not committed is read, too
 	modelShape
 	onCommit func(offset int, r *modelRecord)
 }
@@ -85,7 +87,7 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 	}
 	n := len(tx.records)
 	lastSequence := tx.sequence.Plus(n - 1)
-	if r.hasState {
+	if r.hasState && !tx.plain {
 		switch {
 		case tx.epoch < r.stateEpoch:
 			return 47
@@ -106,7 +108,7 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 			}
 		}
 	}
-	if !r.hasState && c.armsAtZero && tx.sequence != 0 {
+	if !r.hasState && c.armsAtZero && tx.sequence != 0 && !tx.plain {
 		return 45
 	}
 	tx.base, tx.end, tx.duplicateAt = len(r.log), len(r.log)+n, -1
@@ -116,11 +118,13 @@ func (c *modelCluster) produce(node int, tx *modelTransmission, now ps.Now) int1
 	}
 	for i, rec := range tx.records {
 		r.log = append(r.log, modelRecord{
-			Record: rec, place: i, tx: tx, fence: true, epoch: tx.epoch, sequence: tx.sequence.Plus(i),
+			Record: rec, place: i, tx: tx, fence: !tx.plain, epoch: tx.epoch, sequence: tx.sequence.Plus(i),
 			timestamp: timestamp, leaderEpoch: r.epoch, appendTime: c.appendTime,
 		})
 	}
-	r.note(tx.epoch, modelBatch{tx.sequence, lastSequence, tx.base, timestamp})
+	if !tx.plain {
+		r.note(tx.epoch, modelBatch{tx.sequence, lastSequence, tx.base, timestamp})
+	}
 	return 0
 }
 
@@ -308,6 +312,9 @@ func (c *modelCluster) read(node int, from, upTo ps.Offset, at ps.Instant) (Stor
 	}
 	hw := c.offset(r.hw)
 	s := Stored{ReadTo: min(upTo, hw), HighWatermark: hw, LogStart: c.offset(r.start), At: at}
+	if c.readsAll {
+		s.ReadTo = min(upTo, c.offset(len(r.log)))
+	}
 	for o := max(from, s.LogStart); o < s.ReadTo; o++ {
 		m := &r.log[o-c.offset(0)]
 		if m.gone {

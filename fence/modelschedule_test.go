@@ -22,6 +22,10 @@ var modelWorlds = map[string]func(seed uint64, broken guard) *modelWorld{
 	"equals":     newTwinsWorld,
 	"crowded":    newCrowdedWorld,
 	"varied":     newVariedWorld,
+	"unfenced":   newUnfencedWorld,
+	"late":       newLateWorld,
+	"reading":    newReadingWorld,
+	"predicting": newPredictingWorld,
 }
 
 // schedule is a run of a world that can be run again, as it was or in part.

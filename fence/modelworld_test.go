@@ -159,6 +159,11 @@ type modelWorld struct {
 	// bypassed: plain producers write, too. Then records may be misplaced; what
 	// is told of them must still be true.
 	bypassed bool
+	// late: proxies keep the connections of what they have abandoned, so that its
+	// answer comes yet.
+	late bool
+	// predicts: clients expect the end that what is in flight will bring.
+	predicts bool
 	// scarce, when set, draws whether a broker lacks replicas and so refuses a
 	// batch before it appends. It has a source of its own, so that schedules
 	// without it stay as they are.
@@ -367,7 +372,9 @@ func (w *modelWorld) apply(p *modelProxy, effects []Effect) {
 		case ReadRecords:
 			p.records = append(p.records, &modelRecordRead{proxy: p, id: e.Read, from: e.From, upTo: e.UpTo, at: w.clockOf(p).Instant})
 		case Abandon:
-			w.cut(t.conn)
+			if !w.late {
+				w.cut(t.conn)
+			}
 		case ForgotProducer:
 			w.happens(forgetsClients)
 		case RaiseAlarm:
@@ -414,7 +421,7 @@ func (w *modelWorld) send(t *modelTicket, e Effect) {
 	}
 	tx := &modelTransmission{
 		ticket: t, expected: t.Expected, records: t.Records, epoch: e.Epoch, sequence: e.BaseSequence,
-		maxTime: t.MaxTimestamp, sentAt: w.now,
+		maxTime: t.MaxTimestamp, sentAt: w.now, plain: e.Unstamped,
 	}
 	t.conn.requests = append(t.conn.requests, tx)
 }
@@ -612,6 +619,9 @@ func (w *modelWorld) act(cl *modelClient) {
 		}
 	}
 	w.keepBefore(cl, before)
+	if w.predicts && w.rng.IntN(2) == 0 {
+		cl.expected = w.proxies[cl.proxy].predicted(end)
+	}
 	cl.records, cl.owners = nil, nil
 	for range 1 + w.rng.IntN(3) {
 		w.addRecord(cl)

@@ -242,6 +242,10 @@ func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
 		p.readBack(now, t)
 		return
 	}
+	if !p.cfg.keeps(guardSecondLook) {
+		p.decide(t, Verdict{Kind: Taken, Next: t.Expected + 1})
+		return
+	}
 	if t.detached {
 		// Nothing of it is in the log, and nobody is there to want it there.
 		p.giveBack(t, HoldExpired)

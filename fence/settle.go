@@ -96,7 +96,12 @@ func (t *Ticket) proves(c comparison) bool {
 
 // mayPass reports whether some of what lies at the batch's offsets may be the
 // batch's. Conditional batches are cut anew by clients, others are not.
-func (t *Ticket) mayPass(c comparison) bool { return c.equal > 0 && !(t.AtEnd && c.other > 0) }
+func (p *Partition) mayPass(t *Ticket, c comparison) bool {
+	if !p.cfg.keeps(guardPerRecord) {
+		return c.equal == len(t.Records)
+	}
+	return c.equal > 0 && !(t.AtEnd && c.other > 0)
+}
 
 // identify decides a batch whose expected offset is below the committed end:
 // refused, if no record stored at any of its offsets is its own.
@@ -129,7 +134,7 @@ func (p *Partition) identified(t *Ticket, c comparison, next, logStart ps.Offset
 	switch {
 	case t.proves(c):
 		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
-	case t.mayPass(c), c.missing > 0 && c.other > 0:
+	case p.mayPass(t, c), c.missing > 0 && c.other > 0:
 		p.unknown(t)
 	case c.missing > 0 && t.AtEnd && p.cfg.keeps(guardGone):
 		// What was tried here may have been appended and be gone again. Another
@@ -261,6 +266,9 @@ func (p *Partition) RecordsRead(now ps.Now, id ReadID, s Stored) []Effect {
 	if r == nil {
 		return p.resume(now)
 	}
+	if !p.cfg.keeps(guardHighWatermark) {
+		s.HighWatermark = max(s.HighWatermark, s.ReadTo)
+	}
 	p.state.SeeCommitted(now.Instant, s.HighWatermark, s.At)
 	p.learn(r.from, min(r.upTo, s.ReadTo), &s)
 	p.lookForMisplaced(&s)
@@ -368,10 +376,10 @@ func (p *Partition) settle(now ps.Now, t *Ticket, s *Stored) {
 	}
 	c := compare(t.Expected, t.Records, upTo, s)
 	switch {
-	case t.proves(c):
+	case t.proves(c), !p.cfg.keeps(guardReadBack):
 		p.state.Settle(t.Expected, t.Records)
 		p.decide(t, Verdict{Kind: Won, Offset: t.Expected, Replayed: true})
-	case t.mayPass(c):
+	case p.mayPass(t, c):
 		// Mine, or an equal record of another writer: the log cannot tell.
 		// What lies beyond the committed end stays open.
 		p.state.Settle(t.Expected, t.Records[:upTo-t.Expected])
