@@ -85,10 +85,23 @@ func decode(src []byte) (*Document, []Problem) {
 		return nil, p.problems
 	}
 	doc := new(Document)
-	if err := yaml.NodeToValue(body, doc, yaml.Strict()); err != nil {
+	if err := understand(body, doc); err != nil {
 		return nil, append(p.problems, syntaxProblem(err))
 	}
 	return doc, p.problems
+}
+
+// errNotUnderstood says that the decoder gave up. It panics at some files that
+// the parser takes, such as those with a tag where an alias leads and no value.
+var errNotUnderstood = errors.New("the file cannot be understood: look for tags (!) and aliases (*), which no configuration needs")
+
+func understand(body ast.Node, doc *Document) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errNotUnderstood
+		}
+	}()
+	return yaml.NodeToValue(body, doc, yaml.Strict())
 }
 
 func syntaxProblem(err error) Problem {

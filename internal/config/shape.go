@@ -27,6 +27,9 @@ func (p *pruner) fits(n ast.Node, field reflect.Type, path string) bool {
 	case *ast.AnchorNode:
 		return p.fits(inner.Value, field, path)
 	case *ast.TagNode:
+		if _, null := inner.Value.(*ast.NullNode); null || inner.Value == nil {
+			return p.wrong(n, path, "a tag stands here without a value")
+		}
 		return p.fits(inner.Value, field, path)
 	case nil, *ast.NullNode, *ast.AliasNode:
 		return true
