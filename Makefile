@@ -56,7 +56,7 @@ check: ## format, vet, staticcheck, architecture
 .PHONY: unit
 unit: ## unit tests with the race detector; allocations, memory and the long model without
 	$(GO) test -race $(UNIT_PACKAGES)
-	$(GO) test -run='Allocates|Model|MemoryFlat' ./wire ./fence ./proxy
+	$(GO) test -run='Allocates|Model|MemoryFlat|SeesEachLimit' ./wire ./fence ./proxy
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME

@@ -209,8 +209,8 @@ func FuzzRewriteAnswer(f *testing.F) {
 	})
 }
 
-// fuzzAnswerFrame is an answer that names a broker with a port and one without.
-func fuzzAnswerFrame(answer kmsg.Response, key kmsg.Key, version int16) []byte {
+// nameBrokers has an answer name a broker with a port and one without.
+func nameBrokers(answer kmsg.Response) {
 	for _, node := range []int32{fuzzNode, 7000} {
 		switch r := answer.(type) {
 		case *kmsg.MetadataResponse:
@@ -234,6 +234,11 @@ func fuzzAnswerFrame(answer kmsg.Response, key kmsg.Key, version int16) []byte {
 			r.NodeEndpoints = append(r.NodeEndpoints, kmsg.ShareAcknowledgeResponseNodeEndpoint{NodeID: node, Host: fuzzHost, Port: fuzzPort})
 		}
 	}
+}
+
+// fuzzAnswerFrame is an answer that names a broker with a port and one without.
+func fuzzAnswerFrame(answer kmsg.Response, key kmsg.Key, version int16) []byte {
+	nameBrokers(answer)
 	answer.SetVersion(version)
 	frame := make([]byte, 8) // length and correlation id
 	if answer.IsFlexible() && key != kmsg.ApiVersions {

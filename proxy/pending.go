@@ -124,8 +124,8 @@ func (c *conn) pushSlotLocked(correlationID int32, pooled bool) (*slot, error) {
 		if err != nil {
 			return nil, err
 		}
-		for c.slots.len() >= c.p.cfg.MaxPendingRequests && !c.overLocked() {
-			c.moved.Wait()
+		if err := c.awaitRoomLocked(); err != nil {
+			return nil, err
 		}
 	}
 	if c.overLocked() {
@@ -140,6 +140,35 @@ func (c *conn) pushSlotLocked(correlationID int32, pooled bool) (*slot, error) {
 	*s = slot{c: c, correlationID: correlationID, pooled: pooled}
 	c.slots.push(s)
 	return s, nil
+}
+
+// awaitRoomLocked waits until a slot more may be pending, or there is no use in
+// it. The clientLoop reads nothing meanwhile, so the idle limit is kept here too:
+// errIdle.
+func (c *conn) awaitRoomLocked() error {
+	idle, seen := false, c.activity.Load()
+	if limit := c.p.cfg.IdleTimeout; limit > 0 {
+		var timer *time.Timer
+		timer = time.AfterFunc(limit, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if now := c.activity.Load(); now != seen {
+				seen = now
+				timer.Reset(limit)
+				return
+			}
+			idle = true
+			c.moved.Broadcast()
+		})
+		defer timer.Stop()
+	}
+	for c.slots.len() >= c.p.cfg.MaxPendingRequests && !c.overLocked() {
+		if idle {
+			return errIdle
+		}
+		c.moved.Wait()
+	}
+	return nil
 }
 
 // overLocked reports whether no new slot can get an answer.

@@ -30,6 +30,11 @@ func NewServer(t testing.TB, script func(*Conn)) *Server {
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
+	return Serve(t, listener, script)
+}
+
+// Serve is NewServer on a listener, which it closes at the end.
+func Serve(t testing.TB, listener net.Listener, script func(*Conn)) *Server {
 	s := &Server{listener: listener}
 	s.wg.Go(func() { s.accept(script) })
 	t.Cleanup(s.Close)
