@@ -9,7 +9,8 @@ Try it without a cluster:
     offsetproxy dev      an embedded broker and a proxy to play with
 
 Exit status: 0 done; 1 failed; 2 the command line or configuration is wrong.
-append has more: 3 refused, 4 outcome unknown, 5 appended at another offset.`
+append has more: 3 refused, 4 outcome unknown, 5 appended at another offset;
+verify: 3 could not be checked.`
 
 // cli is the tree of commands.
 type cli struct {

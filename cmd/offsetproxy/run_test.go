@@ -72,6 +72,7 @@ func TestHelp(t *testing.T) {
 		{"help-serve", []string{"serve", "--help"}},
 		{"help-append", []string{"append", "--help"}},
 		{"help-demo", []string{"demo", "--help"}},
+		{"help-verify", []string{"verify", "--help"}},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			got := call(t, "", c.args...)

@@ -3,15 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/verify"
 )
 
-// shownInJSON bounds the violations that a program is given.
-const shownInJSON = 100
+const (
+	// shownInJSON bounds the violations that a program is given.
+	shownInJSON = 100
+	// shownOfKind bounds those of a kind that a person is told.
+	shownOfKind = 3
+)
 
 // verifyReport is what verify found.
 type verifyReport struct {
@@ -104,28 +107,35 @@ func (r *verifyReport) write(w io.Writer) error {
 
 // writeViolations tells of a few of each kind, and what to do.
 func (r *verifyReport) writeViolations(line func(string, ...any)) {
-	shown := map[verify.Kind]int{}
-	var kinds []verify.Kind
-	for _, v := range r.Violations {
-		if !slices.Contains(kinds, v.Kind) {
-			kinds = append(kinds, v.Kind)
+	for _, check := range checks {
+		for _, k := range check.kinds {
+			r.writeKind(line, k)
 		}
 	}
-	for _, k := range kinds {
-		line("%s (%s):", k, thousands(r.Kinds[k]))
-		for _, v := range r.Violations {
-			if v.Kind == k && shown[k] < shownViolations {
-				line("  %v", v)
-				shown[k]++
-			}
-		}
-		line("  What to do: %s", k.Advice())
+	if c := r.Counts; c.Conditional > 0 && c.Taken+c.NotReached == 0 && r.Kinds[verify.SuccessMisplaced] > 0 {
+		line("No append was refused on account of its condition. Is a rule with mode enforce or require in force for topic %s at %s?",
+			r.history.Topic, strings.Join(r.history.Proxies, " and "))
 	}
-	line("")
 	line("NOT VERIFIED: %s violations. The history is in %s.", thousands(r.Total), r.file)
 	if r.picture != "" {
 		line("A picture of the first, for a browser, is in %s.", r.picture)
 	}
+}
+
+func (r *verifyReport) writeKind(line func(string, ...any), k verify.Kind) {
+	if r.Kinds[k] == 0 {
+		return
+	}
+	line("%s (%s):", k, thousands(r.Kinds[k]))
+	shown := 0
+	for _, v := range r.Violations {
+		if v.Kind == k && shown < shownOfKind {
+			line("  %v", v)
+			shown++
+		}
+	}
+	line("  What to do: %s", k.Advice())
+	line("")
 }
 
 // verifyJSON is the report for programs.

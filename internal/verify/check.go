@@ -9,7 +9,7 @@ const maxKept = 100
 
 // Report is what a check found.
 type Report struct {
-	// Violations are the first of each kind.
+	// Violations are the first of each kind, one for each append.
 	Violations []Violation
 	// Total is how many there are.
 	Total int
@@ -17,7 +17,18 @@ type Report struct {
 	Kinds map[Kind]int
 	// Counts are what the history holds.
 	Counts Counts
+
+	shown map[Kind]shownKind
 }
+
+// shownKind is what is kept of a kind.
+type shownKind struct {
+	kept  int
+	about AppendID
+}
+
+// nobody is no append.
+var nobody = AppendID{-1, -1}
 
 // Counts are what a history holds.
 type Counts struct {
@@ -43,6 +54,8 @@ type Counts struct {
 type checker struct {
 	*History
 	report *Report
+	// about is the append that is looked at.
+	about AppendID
 	// first is where each writer's appends have their records in found.
 	first [][]int32
 	// found is where each record lies, NoOffset if nowhere; in is in which
@@ -54,7 +67,7 @@ type checker struct {
 // Check holds the log against what the writers were told: checks (a) to (d). The
 // history must be complete.
 func Check(h *History) *Report {
-	c := &checker{History: h, report: &Report{Kinds: make(map[Kind]int)}}
+	c := newChecker(h)
 	c.check()
 	return c.report
 }
@@ -69,20 +82,24 @@ func (c *checker) check() {
 	c.checkEnds()
 }
 
-func (r *Report) add(kind Kind, p Partition, at Offset, format string, args ...any) {
-	r.Total++
-	r.Kinds[kind]++
-	if r.Kinds[kind] <= maxKept {
-		r.Violations = append(r.Violations, Violation{kind, p, at, fmt.Sprintf(format, args...)})
-	}
+func newChecker(h *History) *checker {
+	return &checker{History: h, about: nobody, report: &Report{Kinds: make(map[Kind]int), shown: make(map[Kind]shownKind)}}
 }
 
 func (c *checker) violate(kind Kind, p Partition, at Offset, format string, args ...any) {
+	r := c.report
+	r.Total++
+	r.Kinds[kind]++
+	shown := r.shown[kind]
+	if shown.kept > 0 && c.about != nobody && shown.about == c.about || shown.kept == maxKept {
+		return
+	}
+	r.shown[kind] = shownKind{shown.kept + 1, c.about}
 	place := fmt.Sprintf("topic %s partition %d", c.Topic, p)
 	if at != NoOffset {
 		place += fmt.Sprintf(" offset %d", at)
 	}
-	c.report.add(kind, p, at, "%s: %s", place, fmt.Sprintf(format, args...))
+	r.Violations = append(r.Violations, Violation{kind, p, at, place + ": " + fmt.Sprintf(format, args...)})
 }
 
 // locate finds where each record lies, and what should not lie there.
@@ -123,6 +140,8 @@ func (c *checker) place(s Stored, p Partition, at Offset) {
 		c.violate(Stranger, p, at, "a record is here that no writer of this run wrote.")
 		return
 	}
+	c.about = s.Record.Append
+	defer func() { c.about = nobody }()
 	i := c.index(s.Record)
 	if c.found[i] != NoOffset {
 		c.violate(Twice, p, at, "%s, is here, and in partition %d at offset %d too.", c.describe(s.Record), c.in[i], c.found[i])
@@ -140,6 +159,8 @@ func (c *checker) index(id RecordID) int32 {
 
 // checkAppend holds an append against the log, and counts it.
 func (c *checker) checkAppend(id AppendID) {
+	c.about = id
+	defer func() { c.about = nobody }()
 	op := c.op(id)
 	c.count(op)
 	outcome, there := NotSent, false

@@ -11,7 +11,7 @@ import (
 
 // Bounds of what a history may say of itself.
 const (
-	maxLine       = 1 << 20
+	maxLine       = 64 << 10
 	maxWriters    = 100_000
 	maxPartitions = 100_000
 	maxProxies    = 1_000

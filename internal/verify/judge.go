@@ -20,7 +20,7 @@ func endModel(begin Offset) porcupine.Model {
 			end := state.(Offset)
 			switch o := input.(type) {
 			case *effect:
-				return end == o.offset, o.offset + o.records
+				return end == o.offset && !o.misplaced, o.offset + o.records
 			case *bound:
 				return end >= o.end, state
 			}

@@ -23,6 +23,9 @@ func (l *timeline) linearize() *breach {
 	}
 	for i := range l.effects {
 		e := &l.effects[i]
+		if e.misplaced {
+			return &breach{e.offset, fmt.Sprintf("append %v was acknowledged, and not at the offset that it expected", e.id)}
+		}
 		if e.offset != end {
 			return &breach{e.offset, fmt.Sprintf("append %v took effect at offset %d, and what took effect before it ends at %d", e.id, e.offset, end)}
 		}

@@ -110,7 +110,7 @@ const (
 	progressEvery = 10 * time.Second
 	// uselessAfter is how many appends are refused for good before a run in which none
 	// fared better is given up.
-	uselessAfter = 200
+	uselessAfter = 50
 )
 
 // progress counts what comes of appends. For concurrent use.

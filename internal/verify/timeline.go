@@ -12,6 +12,8 @@ type effect struct {
 	records    Offset
 	call, done Moment
 	id         AppendID
+	// misplaced: it was told to lie elsewhere, which no log allows.
+	misplaced bool
 }
 
 // bound is an answer from which an end is known: at some moment from call to done
@@ -34,8 +36,8 @@ type timeline struct {
 }
 
 // timelines takes a history apart by partition. The log decides what is unknown: what
-// is there took effect at its offset, from its start on; what is not never did.
-// All else is as the writers were told.
+// is there took effect, from its start on; what is not never did. All else is as the
+// writers were told. An append that expected an offset took effect there.
 func (c *checker) timelines() []timeline {
 	lines := make([]timeline, c.Partitions)
 	for p := range lines {
@@ -75,13 +77,17 @@ func (l *timeline) add(c *checker, id AppendID, op *Op) {
 	for place := range op.Records {
 		f := op.fateOf(place)
 		e := effect{records: 1, call: f.from, done: f.until, id: id}
-		switch found := c.found[c.index(RecordID{id, place})]; {
+		found := c.found[c.index(RecordID{id, place})]
+		switch {
+		case f.outcome != OK && (f.outcome != Unknown || found == NoOffset):
+			continue
+		case op.Expected != NoOffset:
+			e.offset = op.Expected + Offset(place) // there or nowhere
+			e.misplaced = f.outcome == OK && f.offset != e.offset
 		case f.outcome == OK:
 			e.offset = f.offset
-		case f.outcome == Unknown && found != NoOffset:
-			e.offset = found
 		default:
-			continue
+			e.offset = found
 		}
 		if oneBatch && place > 0 && len(l.effects) > 0 {
 			if last := &l.effects[len(l.effects)-1]; last.id == id && last.offset+last.records == e.offset {

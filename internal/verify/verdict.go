@@ -38,7 +38,7 @@ func (v *Verdict) Verified() bool { return v.Total == 0 }
 // Judge checks everything. Porcupine has the time that is given to it; without any
 // it is not asked. The history must be complete.
 func Judge(h *History, budget time.Duration) *Verdict {
-	c := &checker{History: h, report: &Report{Kinds: make(map[Kind]int)}}
+	c := newChecker(h)
 	c.check()
 	v := &Verdict{Report: c.report, Linearizable: Yes, lines: c.timelines()}
 	until := time.Now().Add(budget)

@@ -11,9 +11,9 @@ const (
 	stayOneIn   = 30 // another partition after so many appends
 	readOneIn   = 40 // reads of the end
 	oldOneIn    = 25 // expecting a place that is taken for sure
-	futureOneIn = 30 // expecting one that is not there yet
+	futureOneIn = 25 // expecting one that is not there yet
 	oldestBack  = 30
-	furthest    = 4
+	furthest    = 60
 	homeOneIn   = 50 // back to its own proxy
 )
 
