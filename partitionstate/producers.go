@@ -18,15 +18,13 @@ type ConnectionID int64
 // mean equal batches.
 type BatchDigest uint64
 
-// DigestOf combines the digests of a batch's records.
+// DigestOf combines the digests of a batch's records. Whether they have append-ids
+// does not count: it follows from their headers, and from the names that a rule
+// gives them, which may change.
 func DigestOf(records []Record) BatchDigest {
 	h := uint64(len(records))
 	for _, r := range records {
-		d := r.Digest
-		if r.AppendID {
-			d = ^d
-		}
-		h = (bits.RotateLeft64(h, 29) ^ d) * 0x9e3779b97f4a7c15
+		h = (bits.RotateLeft64(h, 29) ^ r.Digest) * 0x9e3779b97f4a7c15
 	}
 	return BatchDigest(h)
 }

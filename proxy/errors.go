@@ -50,6 +50,9 @@ var (
 	// errOutOfTurn ends the connection of an idempotent client one of whose
 	// batches was given back before the fence saw it.
 	errOutOfTurn = errors.New("what is pipelined behind a batch that was given back must come after it")
+	// errRulesChanged ends the connection of an idempotent client that has sent on it
+	// before a topic came under the fence or left it.
+	errRulesChanged = errors.New("a rule has begun or ended on a topic that the client writes to")
 	// errNoHighWatermark says that a leader does not know its high watermark.
 	errNoHighWatermark = errors.New("the leader does not know its high watermark")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.

@@ -65,7 +65,8 @@ type entry struct {
 type exchange struct {
 	c       *conn
 	version int16
-	slot    *slot // nil: acks=0, no answer
+	book    *ruleBook // what it is judged by
+	slot    *slot     // nil: acks=0, no answer
 	topics  []kmsg.ProduceResponseTopic
 	topicOf []int // topic entry of each partition
 
@@ -164,6 +165,7 @@ func (x *exchange) doneLocked(e *entry) {
 	x.open--
 	x.wakeLocked()
 	if x.open == 0 {
+		x.book.leave()
 		x.finishLocked()
 	}
 }

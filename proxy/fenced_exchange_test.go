@@ -83,7 +83,7 @@ func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
 	defer far.Close()
 	c := newConn(r.Proxy, near, 0)
 	defer c.cancel(errAborted)
-	x := &exchange{c: c, signal: make(chan struct{}, 1), entries: make([]entry, 1), open: 1}
+	x := &exchange{c: c, book: newRuleBook(new(Config), nil), signal: make(chan struct{}, 1), entries: make([]entry, 1), open: 1}
 	e := &x.entries[0]
 	e.x, e.records, e.admitted = x, conditional(0, "a"), true
 	e.ticket = fence.Ticket{Owner: e, Batch: fence.Batch{

@@ -105,6 +105,13 @@ var fenceInstruments = []instrument{
 		single(func(m *metrics) int64 { return m.evicted.Load() })},
 	{"offsetproxy.pauses", "{pause}", "Times that a partition was left to other proxies for a moment.", false,
 		single(func(m *metrics) int64 { return m.pauses.Load() })},
+	{"offsetproxy.rules.settling", "{change}", "1 while requests that were judged by earlier rules are not answered, so that topics which have changed sides wait for them; else 0.", true,
+		single(func(m *metrics) int64 {
+			if rules := m.rules.Load(); rules == nil || rules.inForce().settled() {
+				return 0
+			}
+			return 1
+		})},
 	{"offsetproxy.producers", "{producer}", "Producer ids of idempotent clients whose last batches in a partition are remembered, counted in each partition.", true,
 		single(func(m *metrics) int64 { return m.producers.Load() })},
 	{"offsetproxy.producers.evicted", "{producer}", "Such producer ids forgotten before their time because of the limits max_producers and idle_producers, or with an idle view.", false,

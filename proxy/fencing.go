@@ -47,6 +47,9 @@ type fencing struct {
 	brokers brokerSet
 	pool    *prober.Pool
 	rules   *currentRules
+	// retake, if not nil, is called before each partition's rule is found, with the
+	// book to find it in, and gives the one that is used. It is for tests.
+	retake  func(*ruleBook) *ruleBook
 	topics  *topicBook
 	warned  *onceByTopic // of observed topics that could not be fenced
 	refused *onceByTopic // of topics that are not served

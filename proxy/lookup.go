@@ -19,6 +19,42 @@ const lookupTimeout = 5 * time.Second
 // errUnnamed says that a topic id's name is not known and is not asked for.
 var errUnnamed = errors.New("the name of the topic id is not known")
 
+// rulesOf finds each partition's rule, and the largest mode among them. A topic
+// id that cannot be resolved now may be that of a fenced topic, so it counts as
+// one, and is refused later.
+func (f *fencing) rulesOf(c *conn, book *ruleBook, view *wire.Produce) (rules []*rule, most Mode) {
+	rules = c.rules[:0]
+	c.lookupUntil = time.Time{}
+	for i := range view.Partitions {
+		if f.retake != nil {
+			book = f.retake(book)
+		}
+		r := f.ruleOf(c, book, view, &view.Partitions[i])
+		most = max(most, r.mode)
+		rules = append(rules, r)
+	}
+	c.rules = rules
+	return rules, most
+}
+
+// ruleOf finds a partition's rule; where the request names topics by id, the
+// partition gets the topic's name.
+func (f *fencing) ruleOf(c *conn, book *ruleBook, view *wire.Produce, p *wire.ProducePartition) *rule {
+	if view.Version >= 13 && p.Topic == nil {
+		name, err := f.topicName(c, book, p.TopicID)
+		switch {
+		case err != nil && !book.fences():
+			return unseenTopic
+		case isUnknownTopic(err):
+			return unknownTopic
+		case err != nil:
+			return unnamedTopic
+		}
+		p.Topic = []byte(name)
+	}
+	return book.rule(p.Topic)
+}
+
 // topicName finds the name of a topic id. Where no topic can be fenced, nobody
 // is kept waiting for it.
 func (f *fencing) topicName(c *conn, book *ruleBook, id [16]byte) (string, error) {

@@ -72,6 +72,7 @@ type metrics struct {
 	pauses           atomic.Int64
 	unserved         atomic.Int64
 	weak             atomic.Int64
+	rules            atomic.Pointer[currentRules]
 
 	registration metric.Registration
 }

@@ -78,7 +78,14 @@ type answer struct {
 	onAnswer func(answer []byte, err error)
 	key      int16
 	version  int16
-	watch    *watch // not nil: wants to see the answer too
+	watch    *watch    // not nil: wants to see the answer too
+	book     *ruleBook // not nil: what the request was judged by
+}
+
+func (a *answer) leaveRules() {
+	if a.book != nil {
+		a.book.leave()
+	}
 }
 
 // pending is the order of answers of one connection. All fields are guarded
@@ -199,7 +206,9 @@ func (c *conn) takeAnswer(id int32) (answer, error) {
 	if want := c.answers.at(0).id; id != want {
 		return answer{}, fmt.Errorf("%w: correlation id %d, expected %d", errAnswer, id, want)
 	}
-	return c.answers.pop(), nil
+	a := c.answers.pop()
+	a.leaveRules()
+	return a, nil
 }
 
 // claim makes the upstreamLoop the writer of s if everything before s was
@@ -406,6 +415,7 @@ func (c *conn) upstreamEnded(err error) {
 		}
 		told := c.lostLocked(a.sent)
 		c.mu.Unlock()
+		a.leaveRules()
 		a.watch.lost()
 		if a.onAnswer != nil {
 			a.onAnswer(nil, told)

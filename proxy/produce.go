@@ -35,6 +35,16 @@ func (f *fencing) produce(c *conn, book *ruleBook, h wire.RequestHeader, frame [
 		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
 	rules, most := f.rulesOf(c, book, view)
+	if c.crosses(view, rules) {
+		if err := f.giveBack(c, h, view, "not appended, send again: the topic's rule has changed"); err != nil {
+			return true, err
+		}
+		return true, errRulesChanged
+	}
+	c.rulesFrom = book.from
+	if err := f.awaitSettled(c, book, rules); err != nil {
+		return true, err
+	}
 	if most < ModeEnforce {
 		c.watching = f.watch(c, view, rules)
 		return false, nil
@@ -62,47 +72,19 @@ func (f *fencing) unreachable(c *conn, book *ruleBook, h wire.RequestHeader, fra
 	if _, most := f.rulesOf(c, book, view); most < ModeEnforce || view.Acks == 0 {
 		return nil
 	}
+	return f.giveBack(c, h, view, "not appended, send again: the broker cannot be reached")
+}
+
+// giveBack has a client send a request again of which nothing was sent.
+func (f *fencing) giveBack(c *conn, h wire.RequestHeader, view *wire.Produce, message string) error {
 	x, err := f.newExchange(c, h, view)
 	if err != nil {
 		return err
 	}
 	for i := range x.entries {
-		x.refuse(&x.entries[i], kerr.NotLeaderForPartition.Code, "not appended, send again: the broker cannot be reached")
+		x.refuse(&x.entries[i], kerr.NotLeaderForPartition.Code, message)
 	}
 	return nil
-}
-
-// rulesOf finds each partition's rule, and the largest mode among them. A topic
-// id that cannot be resolved now may be that of a fenced topic, so it counts as
-// one, and is refused later.
-func (f *fencing) rulesOf(c *conn, book *ruleBook, view *wire.Produce) (rules []*rule, most Mode) {
-	rules = c.rules[:0]
-	c.lookupUntil = time.Time{}
-	for i := range view.Partitions {
-		r := f.ruleOf(c, book, view, &view.Partitions[i])
-		most = max(most, r.mode)
-		rules = append(rules, r)
-	}
-	c.rules = rules
-	return rules, most
-}
-
-// ruleOf finds a partition's rule; where the request names topics by id, the
-// partition gets the topic's name.
-func (f *fencing) ruleOf(c *conn, book *ruleBook, view *wire.Produce, p *wire.ProducePartition) *rule {
-	if view.Version >= 13 && p.Topic == nil {
-		name, err := f.topicName(c, book, p.TopicID)
-		switch {
-		case err != nil && !book.fences():
-			return unseenTopic
-		case isUnknownTopic(err):
-			return unknownTopic
-		case err != nil:
-			return unnamedTopic
-		}
-		p.Topic = []byte(name)
-	}
-	return book.rule(p.Topic)
 }
 
 // newExchange makes room for the request's results, and its slot.
@@ -139,6 +121,7 @@ func (f *fencing) newExchange(c *conn, h wire.RequestHeader, view *wire.Produce)
 		}
 		x.slot = s
 	}
+	x.book = c.takeOver()
 	return x, nil
 }
 
@@ -182,7 +165,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		seen[key] = true
 		e.ticket.Connection = x.c.id
 		e.ticket.Node = ps.NodeID(x.c.node)
-		e.ticket.ConnOpened = x.c.openedAt
+		e.ticket.ConnOpened = max(x.c.openedAt, x.book.notBefore(e.rule))
 		e.ticket.HoldUntil = x.arrived.Add(hold)
 		e.ticket.AnswerWithin = x.timeout + answerGrace
 		e.ticket.Owner = e

@@ -73,8 +73,10 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 	if err != nil {
 		return malformed(reasonProduce, "%v", err)
 	}
-	// The rules are taken once, so that nothing of a request is judged by others.
-	if book := c.p.rules.inForce(); book.most > ModeOff {
+	book := c.p.rules.take()
+	c.taken = book
+	defer c.leaveRules()
+	if book.most > ModeOff || c.rulesFrom != 0 && c.rulesFrom < book.from || !book.settled() {
 		if err := c.openUpstream(); err != nil {
 			if answerErr := c.p.fencing.unreachable(c, book, h, c.frame); answerErr != nil {
 				return answerErr
@@ -85,6 +87,7 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 			return err
 		}
 	}
+	c.rulesFrom = book.from
 	if acks == 0 {
 		return c.sendUpstream(c.frame, nil)
 	}

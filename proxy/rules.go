@@ -5,10 +5,12 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/offsetproxy/offsetproxy/fence"
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
@@ -24,6 +26,9 @@ type rule struct {
 	// inspectors read batches, by the rule's headers.
 	inspectors *inspectorPool
 	options    RuleOptions
+	// since is when the topics of a copy of the rule came to this side of the fence;
+	// see ruleBook.since.
+	since ps.Instant
 }
 
 // names are the headers that the rule looks for.
@@ -98,6 +103,24 @@ type ruleBook struct {
 
 	mu    sync.RWMutex
 	found map[string]*rule
+
+	// from is when it came into force, and past what was in force before, the newest
+	// first. No topic that is not found there to have changed sides of the fence has
+	// done so after constant.
+	from     ps.Instant
+	past     []era
+	constant ps.Instant
+
+	// inWork counts the requests that are judged by it and not done with, and one
+	// more while it is in force; done is closed by leave when there are none.
+	inWork     atomic.Int64
+	done       chan struct{}
+	replacedAt atomic.Int64 // Instant
+	complained atomic.Bool
+	// earlier are the books before it whose requests are waited for; nil once
+	// settledAt, an Instant, says since when there are none.
+	earlier   atomic.Pointer[[]*ruleBook]
+	settledAt atomic.Int64
 }
 
 // longestTopicName is the most bytes that a topic's name can have in Kafka.
@@ -109,7 +132,9 @@ func newRuleBook(cfg *Config, full func()) *ruleBook {
 	b := &ruleBook{
 		fallback: newRule(Rule{Mode: cfg.Default}),
 		memory:   cfg.MaxRuleTopics, full: full, found: map[string]*rule{},
+		from: instant(), done: make(chan struct{}),
 	}
+	b.inWork.Store(1)
 	for _, r := range cfg.Rules {
 		b.rules = append(b.rules, newRule(r))
 	}
@@ -140,7 +165,12 @@ func (b *ruleBook) rule(topic []byte) *rule {
 	if ok {
 		return r
 	}
-	r = b.match(string(topic))
+	r = match(b.rules, b.fallback, string(topic))
+	if since := b.since(string(topic), r.fenced()); since != 0 {
+		changed := *r
+		changed.since = since
+		r = &changed
+	}
 	if len(topic) > longestTopicName {
 		return r // no broker has it, so it is not worth remembering
 	}
@@ -154,11 +184,11 @@ func (b *ruleBook) rule(topic []byte) *rule {
 	return r
 }
 
-func (b *ruleBook) match(topic string) *rule {
-	for _, r := range b.rules {
+func match(rules []*rule, fallback *rule, topic string) *rule {
+	for _, r := range rules {
 		if r.topics(topic) {
 			return r
 		}
 	}
-	return b.fallback
+	return fallback
 }

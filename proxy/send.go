@@ -67,7 +67,7 @@ func (c *conn) forward(h wire.RequestHeader) error {
 		return err
 	}
 	id, sent := c.numberLocked()
-	c.answers.push(answer{id: id, sent: sent, slot: s, key: h.APIKey, version: h.APIVersion, watch: c.watching})
+	c.answers.push(answer{id: id, sent: sent, slot: s, key: h.APIKey, version: h.APIVersion, watch: c.watching, book: c.takeOver()})
 	c.mu.Unlock()
 	c.watching = nil
 	wire.SetCorrelationID(c.frame[4:], id)
