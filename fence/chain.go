@@ -104,6 +104,10 @@ func (p *Partition) sentenced(t *Ticket, v Verdict) Verdict {
 	}
 	switch v.Kind {
 	case Taken, NotReached:
+		if v.Kind == Taken && v.LogStart != ps.NoOffset && p.cfg.keeps(guardGone) {
+			// A copy of it may have been where there is nothing any more.
+			return Verdict{Kind: Unknown, Next: p.state.LowerBound()}
+		}
 		return t.sentence(v.Next)
 	case Retry:
 		if t.sentence(0).Kind == PredecessorRefused {

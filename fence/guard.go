@@ -36,7 +36,7 @@ const (
 	guardRoom                            // what is unknown does not keep a partition from being written for ever
 	guardMoment                          // … nor is an equal batch of another moment taken for one that was just sent
 	guardOvertaking                      // what a client sends again comes before what it sent behind it
-	guardGone                            // an unknown batch without condition gets no other place when what lay at its own is gone
+	guardGone                            // what is gone is not taken for what never was, where no log_start is told
 	guardReadBack                        // what lies where a batch of unknown fate was sent is compared with it
 	guardHighWatermark                   // … if it is committed
 	guardPerRecord                       // one record in common makes it the same batch
@@ -62,7 +62,7 @@ func guardNames() map[string]guard {
 		"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
 		"chain-unknown": guardChainUnknown, "chain-newest": guardChainNewest, "chain-epoch": guardChainEpoch,
 		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
-		"gone": guardGone,
+		"gone":      guardGone,
 		"read-back": guardReadBack, "high-watermark": guardHighWatermark, "per-record": guardPerRecord,
 		"second-look": guardSecondLook, "tail-view": guardTailView,
 	}

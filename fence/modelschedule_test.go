@@ -14,18 +14,20 @@ import (
 // modelWorlds are the kinds of worlds that there are, by name: a schedule says which
 // it is of.
 var modelWorlds = map[string]func(seed uint64, broken guard) *modelWorld{
-	"any":        func(seed uint64, broken guard) *modelWorld { return newModelWorld(seed, broken, false) },
-	"plain":      func(seed uint64, broken guard) *modelWorld { return newModelWorld(seed, broken, true) },
-	"idempotent": newIdempotentWorld,
-	"scarce":     newScarceWorld,
-	"bypassed":   newBypassedWorld,
-	"equals":     newTwinsWorld,
-	"crowded":    newCrowdedWorld,
-	"varied":     newVariedWorld,
-	"unfenced":   newUnfencedWorld,
-	"late":       newLateWorld,
-	"reading":    newReadingWorld,
-	"predicting": newPredictingWorld,
+	"any":               func(seed uint64, broken guard) *modelWorld { return newModelWorld(seed, broken, false) },
+	"plain":             func(seed uint64, broken guard) *modelWorld { return newModelWorld(seed, broken, true) },
+	"idempotent":        newIdempotentWorld,
+	"scarce":            newScarceWorld,
+	"bypassed":          newBypassedWorld,
+	"equals":            newTwinsWorld,
+	"crowded":           newCrowdedWorld,
+	"varied":            newVariedWorld,
+	"varied idempotent": newVariedIdempotentWorld,
+	"varied scarce":     newVariedScarceWorld,
+	"unfenced":          newUnfencedWorld,
+	"late":              newLateWorld,
+	"reading":           newReadingWorld,
+	"predicting":        newPredictingWorld,
 }
 
 // schedule is a run of a world that can be run again, as it was or in part.

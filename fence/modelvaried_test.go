@@ -98,6 +98,21 @@ func newVariedWorld(seed uint64, broken guard) *modelWorld {
 	return w
 }
 
+// newVariedIdempotentWorld is one with idempotent clients only.
+func newVariedIdempotentWorld(seed uint64, broken guard) *modelWorld {
+	w := newIdempotentWorld(seed, broken)
+	w.vary(rand.New(rand.NewPCG(seed, 4)))
+	return w
+}
+
+// newVariedScarceWorld is one in which brokers lack replicas and bytes do not live for
+// long.
+func newVariedScarceWorld(seed uint64, broken guard) *modelWorld {
+	w := newScarceWorld(seed, broken)
+	w.vary(rand.New(rand.NewPCG(seed, 4)))
+	return w
+}
+
 // vary draws what there is in a world.
 func (w *modelWorld) vary(rng *rand.Rand) {
 	v := &modelVaried{malformed: map[int]bool{}}
@@ -130,6 +145,16 @@ func TestModelVaried(t *testing.T) {
 	s := sweep(t, "varied", schedulesOf(10_000, 1500))
 	s.wants(t, Won, Taken, NotReached, Unknown, BrokerError, Retry, PredecessorRefused)
 	s.wantsVarieties(t)
+}
+
+// TestModelVariedIdempotent is TestModelIdempotent with the same.
+func TestModelVariedIdempotent(t *testing.T) {
+	sweep(t, "varied idempotent", schedulesOf(2000, 300))
+}
+
+// TestModelVariedScarce is TestModelScarce with the same.
+func TestModelVariedScarce(t *testing.T) {
+	sweep(t, "varied scarce", schedulesOf(4000, 300)).wants(t, BrokerError, Failed)
 }
 
 // wantsVarieties fails the test if one of them never happened.

@@ -50,10 +50,12 @@ func (v View) arming() Sequence {
 
 // Aligned reports whether the sequence due at Next is the one that arming
 // there would use. Without drift (no foreign append since the fence was
-// armed) it always is, unless the fence was armed with 0.
+// armed) it always is, unless the fence was armed with 0. Sequence 0 in a raised
+// epoch never is: should the state expire and the fence be armed anew, the leader
+// would take it for the beginning of that epoch, wherever its log ends then.
 func (v View) Aligned() bool {
-	_, s := v.Stamp()
-	return s == v.arming()
+	epoch, s := v.Stamp()
+	return s == v.arming() && (epoch == 0 || s != 0)
 }
 
 // SamePair reports whether both views would stamp a batch at the same offset
