@@ -61,8 +61,7 @@ func guardNames() map[string]guard {
 		"follow": guardFollow, "sequence": guardSequence, "elsewhere": guardElsewhere,
 		"chain-hold": guardChainHold, "chain-gap": guardChainGap, "chain-identity": guardChainIdentity,
 		"chain-unknown": guardChainUnknown, "chain-newest": guardChainNewest, "chain-epoch": guardChainEpoch,
-		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking,
-		"gone":      guardGone,
+		"claim": guardClaim, "room": guardRoom, "moment": guardMoment, "overtaking": guardOvertaking, "gone": guardGone,
 		"read-back": guardReadBack, "high-watermark": guardHighWatermark, "per-record": guardPerRecord,
 		"second-look": guardSecondLook, "tail-view": guardTailView,
 	}
