@@ -57,7 +57,7 @@ func planProof(t *testing.T) proofPlan {
 		seed:       number("SEED", uint64(time.Now().UnixNano())),
 		duration:   time.Duration(number("SECONDS", 60)) * time.Second,
 		partitions: int32(number("PARTITIONS", 24)),
-		writers:    int(number("WRITERS", 48)),
+		writers:    int(number("WRITERS", 192)),
 		oneIn:      int(number("ONE_IN", 120)),
 		calm:       time.Duration(number("PAUSE_MS", 3_000)) * time.Millisecond,
 		longest:    time.Duration(number("HOLD_MS", 8_000)) * time.Millisecond,
