@@ -10,9 +10,11 @@ GO ?= go
 # Time for each fuzz target.
 FUZZTIME ?= 3s
 # Length of a proof, how many Produce requests are disturbed on each side of the
-# proxies (one in so many), and where it leaves its history. PROOF_SEED repeats one.
+# proxies (one in so many), the mean pause between two faults of brokers and of proxies,
+# and where it leaves its history. PROOF_SEED repeats one.
 PROOF_SECONDS ?= 900
-PROOF_ONE_IN ?= 500
+PROOF_ONE_IN ?= 800
+PROOF_PAUSE_MS ?= 6000
 PROOF_DIR ?= .cache/proof
 # Kafka for e2e-kafka, the versions that test-full goes through, and the two that
 # test does.
@@ -97,7 +99,7 @@ e2e-versions: ## long e2e-kafka on each of KAFKA_VERSIONS
 .PHONY: proof
 proof: ## verify on real brokers and three proxies for PROOF_SECONDS, with all faults on; keeps what it saw in PROOF_DIR
 	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) OFFSETPROXY_PROOF_SECONDS=$(PROOF_SECONDS) OFFSETPROXY_PROOF_ONE_IN=$(PROOF_ONE_IN) \
-	OFFSETPROXY_PROOF_DIR=$(abspath $(PROOF_DIR)) $(if $(PROOF_SEED),OFFSETPROXY_PROOF_SEED=$(PROOF_SEED)) \
+	OFFSETPROXY_PROOF_PAUSE_MS=$(PROOF_PAUSE_MS) OFFSETPROXY_PROOF_DIR=$(abspath $(PROOF_DIR)) $(if $(PROOF_SEED),OFFSETPROXY_PROOF_SEED=$(PROOF_SEED)) \
 	  $(GO) test -count=1 -v -timeout 24h -run '^TestProof$$' ./e2e
 
 .PHONY: bench

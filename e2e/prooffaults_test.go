@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 	replicasChanged = "replicas taken away and given back"
 	proxyKilled     = "proxy killed and started again"
 	proxyFrozen     = "proxy frozen"
+	proxyReloaded   = "rules read anew"
 	clockForward    = "clocks jumped forwards"
 	clockBack       = "wall clock jumped back"
 )
@@ -33,7 +35,7 @@ const brokerSession = 6 * time.Second
 func proofKinds() []string {
 	kinds := []string{
 		brokerKilled, brokerFrozen, brokerHeld, leadersMoved, leadersElected, replicasChanged,
-		proxyKilled, proxyFrozen, clockForward, clockBack,
+		proxyKilled, proxyFrozen, proxyReloaded, clockForward, clockBack,
 		"between clients and proxies: sent twice", "between clients and proxies: sent twice (another proxy)",
 	}
 	for d := letPass + 1; d < deeds; d++ {
@@ -182,7 +184,7 @@ func (p *proof) awaitReplicas(ctx context.Context, wanted map[int32][]int32) err
 func (p *proof) proxyDeck() []misfortune {
 	jumping := p.proxies[proofProxies-1]
 	return []misfortune{
-		p.killProxy, p.freezeProxy, p.freezeProxy, p.freezeProxy,
+		p.killProxy, p.freezeProxy, p.freezeProxy, p.freezeProxy, p.reloadProxy,
 		func(_ context.Context, draw *rand.Rand) error {
 			boot, wall := between(draw, 0, 2*time.Minute), between(draw, 0, 4*time.Minute)-jumping.ahead
 			if wall < 0 || draw.IntN(2) == 0 {
@@ -204,16 +206,24 @@ func (p *proof) proxyDeck() []misfortune {
 	}
 }
 
-// jump has its clocks jump; it may be starting.
-func (o *provenProxy) jump(boot, wall time.Duration) error {
-	deadline := time.Now().Add(90 * time.Second)
-	for {
-		err := o.clock.jump(boot, wall)
+// proxyPatience is for how long a proxy may take to start or to do as it is told,
+// while brokers are away and the machine is busy.
+const proxyPatience = 90 * time.Second
+
+// tryUntil repeats what may fail while a proxy starts.
+func tryUntil(limit time.Duration, do func() error) error {
+	for deadline := time.Now().Add(limit); ; {
+		err := do()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// jump has its clocks jump.
+func (o *provenProxy) jump(boot, wall time.Duration) error {
+	return tryUntil(proxyPatience, func() error { return o.clock.jump(boot, wall) })
 }
 
 func (p *proof) anyProxy(draw *rand.Rand) (int, *provenProxy) {
@@ -231,7 +241,16 @@ func (p *proof) killProxy(_ context.Context, draw *rand.Rand) error {
 	<-one.ended
 	time.Sleep(d)
 	one.ahead = 0
-	return one.run()
+	if err := one.run(); err != nil {
+		return err
+	}
+	return tryUntil(proxyPatience, func() error {
+		conn, err := dialRaw(one.bootstrap)
+		if err == nil {
+			conn.close()
+		}
+		return err
+	})
 }
 
 // freezeProxy keeps a proxy still for longer than others need to overtake it, with
@@ -245,4 +264,27 @@ func (p *proof) freezeProxy(_ context.Context, draw *rand.Rand) error {
 	}
 	time.Sleep(d)
 	return one.signal(syscall.SIGCONT)
+}
+
+var errNotReloaded = errors.New("rules were not read anew")
+
+// reloadProxy has a proxy read its rules anew: one differs, which concerns no topic
+// that there is.
+func (p *proof) reloadProxy(_ context.Context, draw *rand.Rand) error {
+	i, one := p.anyProxy(draw)
+	if err := one.write(); err != nil {
+		return err
+	}
+	p.log.note(proxyReloaded, "proxy %d", i)
+	_, said := one.output.lines(0)
+	if err := one.signal(syscall.SIGHUP); err != nil {
+		return err
+	}
+	return tryUntil(proxyPatience, func() error {
+		lines, _ := one.output.lines(said)
+		if !strings.Contains(strings.Join(lines, "\n"), "other rules are in force") {
+			return errNotReloaded
+		}
+		return nil
+	})
 }
