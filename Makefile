@@ -58,7 +58,15 @@ check: ## format, vet, staticcheck, architecture
 .PHONY: unit
 unit: ## unit tests with the race detector; allocations, memory and the long model without
 	$(GO) test -race $(UNIT_PACKAGES)
-	$(GO) test -run='Allocates|Model|MemoryFlat|SeesEachLimit' ./wire ./fence ./proxy
+	$(GO) test -run='Allocates|MemoryFlat|SeesEachLimit' ./wire ./fence ./proxy
+	@$(MAKE) --no-print-directory model
+
+.PHONY: model
+model: ## the model of the fence under random faults, on all cores; how many steps of it
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; started=$$SECONDS; \
+	if ! $(GO) test -v -count=1 -run='Model|Twins|UnknownDoesNot' ./fence >"$$log" 2>&1; then cat "$$log"; exit 1; fi; \
+	sed -n 's/^.*_test.go:[0-9]*: \(world .* a second\).*/\1/p' "$$log"; \
+	awk -v took=$$((SECONDS-started)) '/: world /{for (i=1; i<NF; i++) { if ($$(i+1)=="steps,") all+=$$i; if ($$(i+1)=="faulty;") faulty+=$$i }} END {printf "model: %d steps, %d of them with faults, in %d s\n", all, faulty, took}' "$$log"
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME

@@ -35,19 +35,26 @@ func TestGuardsAreNeeded(t *testing.T) {
 	for _, g := range []struct {
 		name  string
 		guard guard
+		world string
 		seed  uint64
 		want  breach
 	}{
-		{"append time", guardAppendTime, 16, falseSuccess},
-		{"view age", guardViewAge, 6203, misplaced},
-		{"witness", guardWitness, 13539, misplaced},
-		{"witness life", guardWitnessLife, 1_300_195_339, misplaced},
-		{"drift", guardDrift, 11375, misplaced},
-		{"arming", guardArming, 22055, misplaced},
-		{"uncommitted", guardUncommitted, 1149, nextAhead},
-		{"identity", guardIdentity, 4, refusedInVain},
-		{"weak", guardWeak, 6, refusedUpstream},
+		{"append time", guardAppendTime, "plain", 16, falseSuccess},
+		{"view age", guardViewAge, "plain", 6203, misplaced},
+		{"witness", guardWitness, "plain", 13539, misplaced},
+		{"witness life", guardWitnessLife, "plain", 1_300_195_339, misplaced},
+		{"drift", guardDrift, "plain", 11375, misplaced},
+		{"arming", guardArming, "plain", 22055, misplaced},
+		{"uncommitted", guardUncommitted, "plain", 1149, nextAhead},
+		{"identity", guardIdentity, "plain", 4, refusedInVain},
+		{"weak", guardWeak, "plain", 6, refusedUpstream},
+		{"type bit", guardTypeBit, "any", 4101, anothersSuccess},
+		{"read back", guardReadBack, "plain", 7, falseSuccess},
+		{"high watermark", guardHighWatermark, "reading", 418, falseSuccess},
+		{"per record", guardPerRecord, "plain", 4, refusedInVain},
+		{"second look", guardSecondLook, "plain", 477, refusedInVain},
+		{"abandon", guardAbandon, "late", 4, decidedTwice},
 	} {
-		t.Run(g.name, func(t *testing.T) { breaksWithout(t, "plain", g.guard, g.seed, g.want) })
+		t.Run(g.name, func(t *testing.T) { breaksWithout(t, g.world, g.guard, g.seed, g.want) })
 	}
 }

@@ -36,6 +36,9 @@ func (w *modelWorld) step() {
 	case r < 890:
 		w.tick(p, w.calm || w.rng.IntN(4) > 0)
 	case r < 945:
+		if w.cluster.readsAll && w.cluster.replicas[i].leads && w.rng.IntN(10) > 0 {
+			break // deposed leaders are what is dangerous to read
+		}
 		w.cluster.learn(i)
 		w.afterLearning(i)
 		w.traceReplica("learns who leads", i)

@@ -26,6 +26,7 @@ const modelRun = 400
 // sum is what a sweep comes to.
 type sum struct {
 	schedules, steps                  int
+	faulty                            int // steps in which faults happen, of all
 	kinds                             [PredecessorRefused + 1]int
 	misplacements, violations, alarms int
 	happened                          [varieties]int
@@ -36,6 +37,9 @@ func (s *sum) add(w *modelWorld) {
 	w.countVaried(&s.happened)
 	s.schedules++
 	s.steps += w.steps
+	if s.faulty += w.steps; w.calmAt > 0 {
+		s.faulty -= w.steps - w.calmAt
+	}
 	for k, n := range w.kinds {
 		s.kinds[k] += n
 	}
@@ -47,8 +51,8 @@ func (s *sum) String() string {
 	for k := Won; k <= PredecessorRefused; k++ {
 		all = append(all, fmt.Sprintf("%v %d", k, s.kinds[k]))
 	}
-	return fmt.Sprintf("%d schedules, %d steps, %.0f a second; verdicts: %s",
-		s.schedules, s.steps, float64(s.steps)/s.took.Seconds(), strings.Join(all, ", "))
+	return fmt.Sprintf("%d schedules, %d steps, %d faulty; %.0f a second; verdicts: %s",
+		s.schedules, s.steps, s.faulty, float64(s.steps)/s.took.Seconds(), strings.Join(all, ", "))
 }
 
 // wants fails the test if there was no verdict of some of these kinds.

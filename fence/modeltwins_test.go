@@ -2,6 +2,7 @@ package fence
 
 import (
 	"testing"
+	"time"
 
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
@@ -38,6 +39,16 @@ func newPredictingWorld(seed uint64, broken guard) *modelWorld {
 	return w
 }
 
+// newTailsWorld is one in which many views are of the last committed batch, and what
+// is appended is old, so that the fence's state expires early.
+func newTailsWorld(seed uint64, broken guard) *modelWorld {
+	w := newModelWorld(seed, broken, true)
+	w.varied = &modelVaried{malformed: map[int]bool{}}
+	w.varied.has[tailViews] = true
+	w.old, w.tempo = true, 60*time.Millisecond
+	return w
+}
+
 // predicted is where the log ends when what is in flight through a proxy has won.
 func (p *modelProxy) predicted(end ps.Offset) ps.Offset {
 	if t := p.part.inFlight(); t != nil {
@@ -49,4 +60,12 @@ func (p *modelProxy) predicted(end ps.Offset) ps.Offset {
 // TestWithoutTheFenceTheModelFails: to compare and to forward is not enough.
 func TestWithoutTheFenceTheModelFails(t *testing.T) {
 	breaksWithout(t, "unfenced", 0, 1, misplaced)
+}
+
+// TestModelWhereGuardsAreTakenAway: what these worlds are for is to have guards taken away; with
+// all in place nothing fails in them.
+func TestModelWhereGuardsAreTakenAway(t *testing.T) {
+	for _, world := range []string{"plain", "late", "reading", "predicting", "tails"} {
+		sweep(t, world, schedulesOf(500, 60)).wants(t, Won, Taken, NotReached, Unknown, Retry)
+	}
 }

@@ -162,6 +162,8 @@ type modelWorld struct {
 	// late: proxies keep the connections of what they have abandoned, so that its
 	// answer comes yet.
 	late bool
+	// old: all timestamps are of the past.
+	old bool
 	// predicts: clients expect the end that what is in flight will bring.
 	predicts bool
 	// scarce, when set, draws whether a broker lacks replicas and so refuses a
@@ -685,7 +687,7 @@ func (w *modelWorld) admit(cl *modelClient, expected ps.Offset, records []ps.Rec
 
 func (w *modelWorld) ticket(cl *modelClient, conn *modelConn, expected ps.Offset, records []ps.Record, owners []int) *modelTicket {
 	timestamp := w.clockOf(conn.proxy).Wall // clients stamp anew
-	if w.rng.IntN(4) == 0 {
+	if w.rng.IntN(4) == 0 || w.old {
 		timestamp -= ps.Timestamp(w.rng.Int64N(w.cfg.OldestTimestamp().Milliseconds()))
 	}
 	w.admissions++
