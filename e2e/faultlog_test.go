@@ -15,9 +15,8 @@ import (
 // faultLog counts faults by kind, and writes each with its time to a file, a JSON
 // object a line.
 type faultLog struct {
-	began time.Time
-
 	mu     sync.Mutex
+	began  time.Time
 	file   *os.File
 	counts map[string]int
 }
@@ -40,9 +39,23 @@ type fault struct {
 	What  string    `json:"what,omitempty"`
 }
 
+// note counts and writes one.
 func (l *faultLog) note(kind, format string, args ...any) {
 	now := time.Now()
-	l.write(kind, fault{At: now, Since: now.Sub(l.began).Seconds(), Kind: kind, What: fmt.Sprintf(format, args...)})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[kind]++
+	line, err := json.Marshal(fault{now, now.Sub(l.began).Seconds(), kind, fmt.Sprintf(format, args...)})
+	if err == nil {
+		_, _ = l.file.Write(append(line, '\n'))
+	}
+}
+
+// begin is when the workload does: times count from here.
+func (l *faultLog) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.began = time.Now()
 }
 
 // frame notes what a relay does to a request.
@@ -52,16 +65,6 @@ func (l *faultLog) frame(side string, r relayed, v verdict) {
 		kind += " (another proxy)"
 	}
 	l.note(kind, "port %d, correlation id %d, produce %d, after %v", r.port, correlationID(r.frame), r.produce, v.after)
-}
-
-func (l *faultLog) write(kind string, one fault) {
-	line, err := json.Marshal(one)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts[kind]++
-	if err == nil {
-		_, _ = l.file.Write(append(line, '\n'))
-	}
 }
 
 // table lists the kinds with their counts.

@@ -69,6 +69,7 @@ func (p *proof) startVerify() *verifier {
 	if err := v.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
+	p.log.begin()
 	go func() { v.ended <- v.cmd.Wait() }()
 	p.t.Cleanup(func() {
 		_ = v.cmd.Process.Kill()
