@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +32,7 @@ type verifyCmd struct {
 	RequestTimeout    time.Duration `help:"What brokers are given for an append; writers wait twice as long." default:"1500ms"`
 	Patience          time.Duration `help:"How long an append of unknown fate is sent again." default:"30s"`
 	Settle            time.Duration `help:"How long to wait before the log is read." default:"2s"`
+	Wait              time.Duration `help:"How long proxies and brokers that are not there are waited for, before the appends and for the log." default:"2m"`
 	JudgeTime         time.Duration `help:"How long porcupine may take." default:"60s"`
 	History           string        `help:"File to write the history to; without --bootstrap, to check." required:"" placeholder:"FILE" type:"path"`
 	Picture           string        `help:"File for a picture of a violation; default: FILE with .html." placeholder:"FILE" type:"path"`
@@ -114,7 +114,7 @@ func (c *verifyCmd) run(env *environment) (err error) {
 	cfg := verify.Config{
 		Proxies: c.Bootstrap, ReadFrom: c.ReadFrom, Topic: c.Topic, Create: c.Create, Partitions: c.Partitions,
 		Replicas: c.ReplicationFactor, Writers: c.Writers, Duration: c.For, MaxRecords: c.MaxRecords,
-		EndShare: c.EndShare, Seed: c.Seed, RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle,
+		EndShare: c.EndShare, Seed: c.Seed, RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle, Wait: c.Wait,
 	}
 	if c.EndShare == 0 {
 		cfg.EndShare = -1
@@ -144,7 +144,7 @@ func (c *verifyCmd) run(env *environment) (err error) {
 	switch err := verify.Run(env.ctx, cfg, file); {
 	case errors.Is(err, verify.ErrConfig):
 		return &exitError{exitUsage, err}
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, verify.ErrUnprepared) && env.ctx.Err() != nil:
 		return &exitError{exitUnchecked, errors.New("interrupted before the appends began")}
 	case err != nil:
 		return &exitError{exitUnchecked, err}

@@ -47,9 +47,9 @@ type Config struct {
 	// Settle is how long to wait before the log is read, so that what is still on
 	// its way can land; default 2 s; negative: 0.
 	Settle time.Duration
-	// ReadPatience is how long reading the log may go on without any progress;
-	// default 2 min.
-	ReadPatience time.Duration
+	// Wait is how long brokers and proxies that are not there are waited for,
+	// before the run and when the log is read; default 2 min.
+	Wait time.Duration
 	// Progress gets a line every ten seconds; nil: none.
 	Progress io.Writer
 }
@@ -78,7 +78,7 @@ func (c Config) withDefaults() (Config, error) {
 	wait(&c.RequestTimeout, 1500*time.Millisecond)
 	wait(&c.Patience, 30*time.Second)
 	wait(&c.Settle, 2*time.Second)
-	wait(&c.ReadPatience, 2*time.Minute)
+	wait(&c.Wait, 2*time.Minute)
 	if c.EndShare == 0 {
 		c.EndShare = 0.2
 	}

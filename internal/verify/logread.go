@@ -40,7 +40,7 @@ func readLogs(ctx context.Context, cfg *Config, run string, begins []Offset) ([]
 		if r.records() > before {
 			progress = time.Now()
 		}
-		if ctx.Err() != nil || time.Since(progress) > cfg.ReadPatience || errors.Is(err, errDeleted) {
+		if ctx.Err() != nil || time.Since(progress) > cfg.Wait || errors.Is(err, errDeleted) {
 			return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 		settle(ctx, preparePause)

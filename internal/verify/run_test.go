@@ -145,10 +145,11 @@ func TestRunsThatCannotBe(t *testing.T) {
 		"no topic":            {Config{Proxies: proxies}, ErrConfig},
 		"too many records":    {Config{Proxies: proxies, Topic: "fenced", MaxRecords: 1000}, ErrConfig},
 		"too large a share":   {Config{Proxies: proxies, Topic: "fenced", EndShare: 2}, ErrConfig},
+		"no proxy there":      {Config{Proxies: []string{nobody.Addr().String()}, Topic: "fenced", Wait: time.Second}, ErrUnprepared},
 		"a topic that is not": {Config{Proxies: proxies, Topic: "nowhere"}, ErrNoTopic},
 		"a log that cannot be read": {Config{
 			Proxies: proxies, Topic: "fenced", Create: true, ReadFrom: []string{nobody.Addr().String()}, Writers: 1, Duration: time.Millisecond,
-			Settle: -1, ReadPatience: time.Millisecond,
+			Settle: -1, Wait: 2 * time.Second,
 		}, ErrUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ func (e *UselessError) Error() string {
 
 // Run appends and writes the history to out. It returns when all its goroutines are
 // gone. The end of ctx ends the appends early; what is in flight is waited for and
-// the log is read all the same. Errors: ErrConfig, *UselessError, ErrUnreadable and
-// those of the preparation and of out.
+// the log is read all the same. Errors: ErrConfig, ErrNoTopic, ErrUnprepared,
+// *UselessError, ErrUnreadable and those of out.
 func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 )
 
 const (
-	prepareTimeout = time.Minute
-	preparePause   = 100 * time.Millisecond
+	preparePause = 100 * time.Millisecond
 )
 
 // ErrNoTopic means that the topic is not there.
 var ErrNoTopic = errors.New("the topic does not exist")
+
+// ErrUnprepared means that the topic could not be created, or its ends not be read.
+var ErrUnprepared = errors.New("the topic cannot be prepared")
 
 // newRunName makes a name that no other run has.
 func newRunName() string {
@@ -35,35 +37,41 @@ type topicAdmin struct{ cfg *Config }
 // prepare creates the topic if that is asked for, and gives where each partition
 // ends.
 func (a topicAdmin) prepare(ctx context.Context) ([]Offset, error) {
-	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Wait)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(a.cfg.Proxies...), kgo.ClientID(clientID), kgo.RequestRetries(3), kgo.RetryTimeout(10*time.Second))
 	if err != nil {
-		return nil, fmt.Errorf("prepare topic %s: %w", a.cfg.Topic, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnprepared, a.cfg.Topic, err)
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	if a.cfg.Create {
-		if err := a.create(ctx, admin); err != nil {
-			return nil, fmt.Errorf("create topic %s: %w", a.cfg.Topic, err)
+	for told := false; ; told = true {
+		var begins []Offset
+		err := a.create(ctx, admin)
+		if err == nil {
+			begins, err = a.ends(ctx, admin)
 		}
-	}
-	for {
-		begins, err := a.ends(ctx, admin)
 		if err == nil || errors.Is(err, ErrNoTopic) && !a.cfg.Create {
 			return begins, err
+		}
+		if !told {
+			fmt.Fprintf(a.cfg.Progress, "Topic %s cannot be prepared yet: %v. Trying for %v.\n", a.cfg.Topic, err, a.cfg.Wait)
 		}
 		timer := time.NewTimer(preparePause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("prepare topic %s: %w", a.cfg.Topic, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrUnprepared, a.cfg.Topic, err)
 		}
 	}
 }
 
+// create creates the topic, if that is asked for and it is not there.
 func (a topicAdmin) create(ctx context.Context, admin *kadm.Client) error {
+	if !a.cfg.Create {
+		return nil
+	}
 	brokers, err := admin.ListBrokers(ctx)
 	if err != nil {
 		return err
