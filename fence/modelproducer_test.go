@@ -322,6 +322,9 @@ func (pr *modelProducer) failed(w *modelWorld, t *modelTicket, b *modelSent, v V
 	gone := []*modelSent{b}
 	if pr.style == rewinding {
 		gone = slices.Clone(pr.sent)
+		if w.has(refusedBefore) { // what is before it may be on its way yet
+			gone = gone[slices.Index(gone, b):]
+		}
 		pr.next = gone[0].sequence
 	}
 	for _, o := range gone {

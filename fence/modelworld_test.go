@@ -120,6 +120,7 @@ type modelClient struct {
 	again    int
 	before   modelSent // a batch before it, of which it may become a part
 	replay   Replay
+	resent   bool // copies of its batches without a condition may be anywhere
 	next     ps.Offset
 	// early: it was told to come back when the fence's state has expired.
 	early bool
@@ -344,7 +345,7 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 
 // twinAtEnd: its batch may lie anywhere and equals others', so that which of them
 // wrote a record does not matter.
-func (t *modelTicket) twinAtEnd() bool { return t.AtEnd && t.client.twin }
+func (t *modelTicket) twinAtEnd() bool { return t.AtEnd && (t.client.twin || t.client.resent) }
 
 func (t *modelTicket) String() string {
 	name := fmt.Sprintf("p%d/c%d[%d..%d o%v]", t.proxy.id, t.client.id, t.Expected, t.end()-1, t.owners)
@@ -653,8 +654,9 @@ func (w *modelWorld) retry(cl *modelClient) {
 	}
 	switch n := len(cl.records); {
 	case cl.atEnd && w.varied != nil:
-		// Cut anew, copies of one batch would be those of equal ones, of which nothing is
-		// promised to clients that are not idempotent.
+		// Copies of a batch are as good as equal ones, of which little is promised to
+		// clients that are not idempotent.
+		cl.resent = true
 	case n > 1 && w.rng.IntN(4) == 0:
 		m := 1 + w.rng.IntN(n-1)
 		w.admit(cl, cl.expected, cl.records[:m:m], cl.owners[:m:m])
