@@ -22,6 +22,9 @@ func breaksWithout(t *testing.T, world string, g guard, first uint64, want breac
 		t.Errorf("without %v nothing is %s", g, want)
 		return
 	}
+	if !testing.Verbose() {
+		return
+	}
 	s, _ := record(world, seed, g)
 	all := len(s.steps)
 	s = minimise(s, time.Now().Add(time.Second))
