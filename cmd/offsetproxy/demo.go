@@ -48,6 +48,9 @@ Examples:
 
 // Run races and checks.
 func (c *demoCmd) Run(env *environment) error {
+	ctx, stop := endOnHangup(env.ctx)
+	defer stop()
+	env.ctx = ctx
 	switch {
 	case c.Writers < 1 || c.Writers > 1000:
 		return usage("--writers %d: from 1 to 1000 can race", c.Writers)

@@ -32,6 +32,9 @@ Example:
 
 // Run serves until the context ends.
 func (c *devCmd) Run(env *environment) error {
+	ctx, stop := endOnHangup(env.ctx)
+	defer stop()
+	env.ctx = ctx
 	if c.Partitions < 1 {
 		return usage("--partitions %d: a topic has at least 1", c.Partitions)
 	}

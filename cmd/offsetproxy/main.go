@@ -24,3 +24,12 @@ func watchSignals(signals <-chan os.Signal, windUp context.CancelFunc) {
 	<-signals
 	os.Exit(exitFailed)
 }
+
+// endOnHangup has a command that a person runs in a terminal wind up when that is
+// closed, unless it is to outlive it (nohup). Only serve has a file to read again.
+func endOnHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return ctx, func() {}
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
+}

@@ -87,6 +87,10 @@ func TestSIGHUPChangesRules(t *testing.T) {
 		t.Errorf("under the rule: exit code %d", code)
 	}
 	count(taken, "1")
+	if got := metricOf(t, serving.Admin, "offsetproxy_rules_since_seconds{hash="); got == "0" {
+		t.Error("no time since when the rules are in force")
+	}
+	count("offsetproxy_rules_settling", "0")
 
 	line := reload("rules: [{topics: events, mode: requires}]\nview_max_age: long\n", "configuration refused", `"level":"ERROR"`)
 	for _, want := range []string{"line 5: rules[0].mode", "requires", "line 6: view_max_age"} {
@@ -114,6 +118,16 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	p.signal(t, syscall.SIGHUP)
 	p.await(t, has("configuration refused", "no such file"))
 	p.signal(t, syscall.SIGTERM)
+	if code := p.exit(t); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestDevEndsWithItsTerminal: it has no file to read again.
+func TestDevEndsWithItsTerminal(t *testing.T) {
+	p := startProcess(t, "dev", "--listen", "127.0.0.1:0", "--log-level", "info")
+	p.await(t, has("broker found"))
+	p.signal(t, syscall.SIGHUP)
 	if code := p.exit(t); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
