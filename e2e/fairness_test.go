@@ -20,6 +20,7 @@ type rivalry struct {
 	late     time.Duration // how much later than the others the last proxy's writers begin
 	trip     time.Duration // of a writer's way to its proxy and back, besides what is real
 	writers  int           // in all, spread over the proxies
+	atEnd    bool          // they say "end" in place of an offset
 }
 
 // rivals are the writers of one proxy together.
@@ -31,7 +32,11 @@ type rivals struct {
 }
 
 func (r rivalry) String() string {
-	return fmt.Sprintf("%d replicas, %d proxies, %v late, %v away", r.replicas, r.proxies, r.late, r.trip)
+	kind := "conditional"
+	if r.atEnd {
+		kind = "end"
+	}
+	return fmt.Sprintf("%s, %d replicas, %d proxies, %v late, %v away", kind, r.replicas, r.proxies, r.late, r.trip)
 }
 
 // rivalWin is a place that was won.
@@ -54,6 +59,11 @@ func (r rivalry) run(t *testing.T, proxies []*proxyProcess, lasts time.Duration)
 	var group sync.WaitGroup
 	began := time.Now()
 	c := &contest{topic: topic}
+	if r.atEnd {
+		c.batch = func(_ attempt, record rawRecord) []byte {
+			return encodeBatch(rawRecord{value: record.value, headers: []rawHeader{{"expected-offset", "end"}}})
+		}
+	}
 	for id := range r.writers {
 		proxy := id % r.proxies
 		w := writer{contest: c, id: id, bootstrap: proxies[proxy].bootstrap}
@@ -97,7 +107,7 @@ func (w *writer) rival(ctx context.Context, t *testing.T, trip time.Duration) (p
 		rounds++
 		switch a.outcome {
 		case won:
-			places[next] = time.Now()
+			places[a.offset] = time.Now()
 			losing = -1
 		case unknown, notWritten:
 			w.hangUp()
@@ -130,11 +140,7 @@ func (r rivalry) report(t *testing.T, all []rivals, lasts time.Duration) {
 	for i, share := range rivalShares(all) {
 		shares = append(shares, fmt.Sprintf("%.0f%% (%d in a row lost by one writer, %d places by all)", 100*share, all[i].longestOfOne, all[i].longestOfAll))
 	}
-	total := 0
-	for _, p := range all {
-		total += p.together
-	}
-	t.Logf("%v: %.0f wins/s; %s", r, float64(total)/lasts.Seconds(), strings.Join(shares, ", "))
+	t.Logf("%v: %.0f wins/s; %s", r, r.perSecond(all, lasts), strings.Join(shares, ", "))
 }
 
 // rivalShares are the proxies' of the places won while all took part.
@@ -161,23 +167,48 @@ func TestProxiesShareAPartition(t *testing.T) {
 	for range 3 {
 		proxies = append(proxies, startProxy(t, "--require", "shared-*"))
 	}
-	const late = 3 * time.Second
-	races := []rivalry{{proxies: 2, replicas: 1}, {proxies: 3, replicas: 3, late: late}}
+	races := []rivalry{{proxies: 2, replicas: 1, writers: 6}, {proxies: 3, replicas: 3, late: 2 * time.Second, writers: 6}}
+	lasts := 5 * time.Second
 	if longRuns {
-		races = append(races, rivalry{proxies: 1, replicas: 1}, rivalry{proxies: 1, replicas: 3},
-			rivalry{proxies: 3, replicas: 1, late: late}, rivalry{proxies: 2, replicas: 3, late: late},
-			rivalry{proxies: 3, replicas: 3},
-			rivalry{proxies: 3, replicas: 1}, rivalry{proxies: 2, replicas: 1, late: late},
-			rivalry{proxies: 2, replicas: 3})
-		for _, r := range slices.Clone(races) {
-			r.trip = 3 * time.Millisecond
-			races = append(races, r)
+		races, lasts = allRivalries(), 10*time.Second
+	}
+	table := []string{"writers, replicas, proxies, late, away | wins/s | of one proxy's | shares"}
+	alone := map[rivalry]float64{}
+	for _, r := range races {
+		all := r.share(t, proxies, lasts)
+		perSecond := r.perSecond(all, lasts)
+		lone := r
+		lone.proxies, lone.late = 1, 0
+		if r.proxies == 1 {
+			alone[lone] = perSecond
+		}
+		of := "not measured"
+		if alone[lone] > 0 {
+			of = fmt.Sprintf("%.2f", perSecond/alone[lone])
+		}
+		table = append(table, fmt.Sprintf("%v | %.0f | %s | %.2f", r, perSecond, of, rivalShares(all)))
+	}
+	t.Log(strings.Join(table, "\n"))
+}
+
+// allRivalries are those of the long run, each after that of a proxy alone.
+func allRivalries() (all []rivalry) {
+	const late = 3 * time.Second
+	for _, trip := range []time.Duration{0, 3 * time.Millisecond} {
+		for _, atEnd := range []bool{false, true} {
+			for _, replicas := range []int16{1, 3} {
+				r := rivalry{replicas: replicas, trip: trip, atEnd: atEnd, writers: 6}
+				if atEnd {
+					r.writers = 24 // so many that each proxy has always something to send
+				}
+				for _, with := range []rivalry{{proxies: 1}, {proxies: 2}, {proxies: 2, late: late}, {proxies: 3}, {proxies: 3, late: late}} {
+					r.proxies, r.late = with.proxies, with.late
+					all = append(all, r)
+				}
+			}
 		}
 	}
-	for _, r := range races {
-		r.writers = 6
-		r.share(t, proxies)
-	}
+	return all
 }
 
 // fairTries is how often shares are measured before they count as unfair: a
@@ -186,17 +217,29 @@ func TestProxiesShareAPartition(t *testing.T) {
 const fairTries = 3
 
 // share runs the rivalry until no proxy has less than half of an even share.
-func (r rivalry) share(t *testing.T, proxies []*proxyProcess) {
+func (r rivalry) share(t *testing.T, proxies []*proxyProcess, lasts time.Duration) (all []rivals) {
 	t.Helper()
 	least := 0.5 / float64(r.proxies)
-	for r.try = range fairTries {
-		got := slices.Min(rivalShares(r.run(t, proxies, 10*time.Second)))
+	for try := range fairTries {
+		r.try = try
+		all = r.run(t, proxies, lasts)
+		got := slices.Min(rivalShares(all))
 		if got >= least {
-			return
+			return all
 		}
 		t.Logf("%v: the smallest share is %.2f, want at least %.2f", r, got, least)
 	}
 	t.Errorf("%v: no share of at least %.2f for each in %d tries", r, least, fairTries)
+	return all
+}
+
+// perSecond is how many places were won while all took part.
+func (r rivalry) perSecond(all []rivals, lasts time.Duration) float64 {
+	total := 0
+	for _, p := range all {
+		total += p.together
+	}
+	return float64(total) / lasts.Seconds()
 }
 
 // TestFiftyWritersOfAPartition: each wins within a bounded number of rounds, all

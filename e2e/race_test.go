@@ -53,10 +53,10 @@ func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
 	needsFence(t)
 	places := int64(2_000)
 	if brokers.kafka != nil {
-		places = 10_000
+		places = 5_000
 	}
 	if longRuns {
-		places *= 5
+		places *= 10
 	}
 	c := newContest(t, "race", places)
 	c.run(t, time.Duration(places)*60*time.Millisecond)

@@ -52,9 +52,9 @@ func spread(n, proxies int) []int {
 	return all
 }
 
-// writersOf are ways of writing, for TestModelProxiesShareAPartition. So many
+// writersKind is a way of writing, for TestModelProxiesShareAPartition. So many
 // writers have the broker always at work, whatever proxy they write through.
-var writersOf = []struct {
+type writersKind struct {
 	name  string
 	n     int
 	atEnd func(proxy, writer int) bool
@@ -68,7 +68,9 @@ var writersOf = []struct {
 	lasts        time.Duration
 	// starves: nearly nothing is left to some proxy unless the others pause.
 	starves bool
-}{
+}
+
+var writersOf = []writersKind{
 	{"conditional", 6, func(int, int) bool { return false }, false, 0.5, 0.9, 10 * time.Second, true},
 	{"at the end", 24, func(int, int) bool { return true }, false, 0.5, 0.9, 10 * time.Second, false},
 	{"every other at the end", 24, func(_, writer int) bool { return writer%2 == 1 }, false, 0.5, 0.25, 4 * time.Second, false},
@@ -86,52 +88,60 @@ func TestModelProxiesShareAPartition(t *testing.T) {
 			if raceEnabled && kind.unlike {
 				continue // what is measured in a shorter time varies much
 			}
-			lasts := lasting(kind.lasts)
-			start := func(f Fairness, late time.Duration, first int, spread []int) *contention {
-				c := newContention(s.times, f, spread...)
-				for i, p := range c.proxies {
-					for j, w := range p.writers {
-						w.atEnd = kind.atEnd(first+i, j)
-					}
-				}
-				c.measure(late, lasts)
-				return c
+			t.Run(s.name+"/"+kind.name, func(t *testing.T) {
+				t.Parallel()
+				kind.measure(t, s)
+			})
+		}
+	}
+}
+
+// measure runs two and three proxies, and each of them alone.
+func (kind *writersKind) measure(t *testing.T, s contentionSetting) {
+	lasts := lasting(kind.lasts)
+	start := func(f Fairness, late time.Duration, first int, spread []int) *contention {
+		c := newContention(s.times, f, spread...)
+		for i, p := range c.proxies {
+			for j, w := range p.writers {
+				w.atEnd = kind.atEnd(first+i, j)
 			}
-			alone := start(testFairness, 0, 0, spread(kind.n, 1)).wins()
-			for proxies := 2; proxies <= 3; proxies++ {
-				all := spread(kind.n, proxies)
-				var each []int // what each proxy gets alone
-				for i, n := range all {
-					each = append(each, start(testFairness, 0, i, []int{n}).wins())
-				}
-				smallest := func(c *contention) float64 {
-					if !kind.unlike {
-						return c.smallestShare()
-					}
-					least := 1.0
-					for i, p := range c.proxies {
-						least = min(least, float64(p.wins()*proxies)/float64(each[i]))
-					}
-					return least
-				}
-				for _, late := range []time.Duration{0, 3 * time.Second} {
-					name := fmt.Sprintf("%s, %s, %d proxies, %v late", s.name, kind.name, proxies, late)
-					c := start(testFairness, late, 0, all)
-					share, total := smallest(c), float64(c.wins())/float64(alone)
-					if share < kind.share {
-						t.Errorf("%s: the smallest share is %.2f of an even one; shares %.2f", name, share, c.shares())
-					}
-					if total < kind.total {
-						t.Errorf("%s: all got %.2f of what one gets alone", name, total)
-					}
-					without := smallest(start(Fairness{}, late, 0, all))
-					if s.starves && kind.starves && without > 0.1 {
-						t.Errorf("%s: the smallest share is %.2f without pauses, so that the setting proves nothing", name, without)
-					}
-					t.Logf("%s: shares %.2f, total %.2f of one alone; the smallest of an even share %.2f, and %.2f without pauses",
-						name, c.shares(), total, share, without)
-				}
+		}
+		c.measure(late, lasts)
+		return c
+	}
+	alone := start(testFairness, 0, 0, spread(kind.n, 1)).wins()
+	for proxies := 2; proxies <= 3; proxies++ {
+		all := spread(kind.n, proxies)
+		var each []int // what each proxy gets alone
+		for i, n := range all {
+			each = append(each, start(testFairness, 0, i, []int{n}).wins())
+		}
+		smallest := func(c *contention) float64 {
+			if !kind.unlike {
+				return c.smallestShare()
 			}
+			least := 1.0
+			for i, p := range c.proxies {
+				least = min(least, float64(p.wins()*proxies)/float64(each[i]))
+			}
+			return least
+		}
+		for _, late := range []time.Duration{0, 3 * time.Second} {
+			name := fmt.Sprintf("%s, %s, %d proxies, %v late", s.name, kind.name, proxies, late)
+			c := start(testFairness, late, 0, all)
+			share, total := smallest(c), float64(c.wins())/float64(alone)
+			if share < kind.share {
+				t.Errorf("%s: the smallest share is %.2f of an even one; shares %.2f", name, share, c.shares())
+			}
+			if total < kind.total {
+				t.Errorf("%s: all got %.2f of what one gets alone", name, total)
+			}
+			without := smallest(start(Fairness{}, late, 0, all))
+			if s.starves && kind.starves && without > 0.1 {
+				t.Errorf("%s: the smallest share is %.2f without pauses, so that the setting proves nothing", name, without)
+			}
+			t.Logf("%s: shares %.2f, total %.2f of one alone; the smallest of an even share %.2f, and %.2f without pauses",
+				name, c.shares(), total, share, without)
 		}
 	}
 }
