@@ -336,7 +336,7 @@ func (w *modelWorld) committed(offset int, r *modelRecord) {
 	}
 	for _, v := range w.weak[r.Record] {
 		// After a long time without an answer a proxy gives a transmission up.
-		given := r.tx.sentAt.Add(w.cfg.copyLife() + w.cfg.givenUpAfter())
+		given := r.tx.sentAt.Add(w.cfg.copyLife() + w.cfg.givenUpAfter() - t.proxy.clock.ahead)
 		if v.proxy == t.proxy && v.ticket != t && r.tx.sentAt < v.at && v.at < given {
 			w.breaks(refusedUpstream, "record of %s committed at %d, yet %s was told %v while it was upstream", t, offset, v.ticket, v.kind)
 		}
