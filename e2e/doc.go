@@ -10,4 +10,8 @@
 // OFFSETPROXY_E2E_LONG=1 makes the races longer, and OFFSETPROXY_E2E_DIRECT=1
 // lets clients talk to the brokers without a proxy, which tells a fault of the
 // suite from one of the proxy.
+//
+// TestProof is the longest and least kind of them: `make proof` runs it alone, for as
+// long as it is told, and leaves history, faults and output behind. On failure it
+// names where they are and the seed that makes the same faults again.
 package e2e

@@ -33,13 +33,14 @@ type proofPlan struct {
 	oneIn      int           // Produce requests is disturbed, on each side
 	calm       time.Duration // mean time between two faults of brokers, and of proxies
 	longest    time.Duration // that a request is held up
+	flags      []string      // of the proxies
 	dir        string        // keeps what the run leaves
 	kept       bool          // also when nothing is wrong
 }
 
 // planProof reads the environment: OFFSETPROXY_PROOF_SECONDS, _SEED (to have the
-// same faults again), _ONE_IN, _PAUSE_MS, _HOLD_MS, _PARTITIONS, _WRITERS, and
-// _DIR, which keeps the history.
+// same faults again), _ONE_IN, _PAUSE_MS, _HOLD_MS, _PARTITIONS, _WRITERS, _DIR, which
+// keeps the history, and _FLAGS, more for the proxies: with --unsafe it must fail.
 func planProof(t *testing.T) proofPlan {
 	t.Helper()
 	number := func(name string, standard uint64) uint64 {
@@ -61,6 +62,7 @@ func planProof(t *testing.T) proofPlan {
 		oneIn:      int(number("ONE_IN", 120)),
 		calm:       time.Duration(number("PAUSE_MS", 3_000)) * time.Millisecond,
 		longest:    time.Duration(number("HOLD_MS", 8_000)) * time.Millisecond,
+		flags:      strings.Fields(os.Getenv("OFFSETPROXY_PROOF_FLAGS")),
 	}
 	parent := os.Getenv("OFFSETPROXY_PROOF_DIR")
 	if plan.kept = parent != ""; !plan.kept {
@@ -90,9 +92,8 @@ type proof struct {
 	twins   twinLog
 }
 
-// startProof starts the relays and proxies and creates the topic. settings are
-// lines of the proxies' configuration, flags more of their command line.
-func startProof(t *testing.T, plan proofPlan, topic string, flags ...string) *proof {
+// startProof starts the relays and proxies and creates the topic.
+func startProof(t *testing.T, plan proofPlan, topic string) *proof {
 	t.Helper()
 	t.Cleanup(func() {
 		if !t.Failed() && !plan.kept {
@@ -109,7 +110,7 @@ func startProof(t *testing.T, plan proofPlan, topic string, flags ...string) *pr
 	toBrokers := p.newRogue("between proxies and brokers", 0)
 	p.relays = append(p.relays, standBefore(t, brokers.kafka.RelayedPorts(), toBrokers.judge(nil)))
 	for i := range proofProxies {
-		one := newProvenProxy(t, p, i, flags)
+		one := newProvenProxy(t, p, i)
 		if err := one.run(); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ type provenProxy struct {
 }
 
 // newProvenProxy writes its configuration. The last has clocks that jump.
-func newProvenProxy(t *testing.T, p *proof, i int, flags []string) *provenProxy {
+func newProvenProxy(t *testing.T, p *proof, i int) *provenProxy {
 	t.Helper()
 	one := &provenProxy{proxyProcess: newProxyProcess(t), program: program}
 	one.file = filepath.Join(p.dir, fmt.Sprintf("proxy-%d.yaml", i))
@@ -224,7 +225,7 @@ rules:
   - topics: %s
     mode: require
 `, strings.Join(p.relays[0].addresses(), ", "), one.bootstrap, relayHost, one.brokerPorts(), p.topic)
-	one.flags = append([]string{"--config", one.file}, flags...)
+	one.flags = append([]string{"--config", one.file}, p.flags...)
 	if i == proofProxies-1 {
 		one.clock = newClockControl(t)
 		one.program = proofProgram(t)
