@@ -77,7 +77,7 @@ func TestWhyBrokersMustNotForgetTooSoon(t *testing.T) {
 	const key = "producer.id.expiration.ms"
 	admin := adminAt(t, brokers.addresses()...)
 	t.Run("brokers that remember", func(t *testing.T) {
-		if got := appendOfAFrozenProxy(t, "remembered", func(string) {}); got != takenAt(1, 2) {
+		if got := appendOfAFrozenProxy(t, program, "remembered", func(string) {}); got != takenAt(1, 2) {
 			t.Errorf("got %+v, want %+v", got, takenAt(1, 2))
 		}
 		mustHold(t, "remembered", "a", "b")
@@ -85,7 +85,7 @@ func TestWhyBrokersMustNotForgetTooSoon(t *testing.T) {
 	t.Run("brokers that forget", func(t *testing.T) {
 		setBrokers(t, admin, key, new("1000"))
 		t.Cleanup(func() { setBrokers(t, admin, key, nil) })
-		got := appendOfAFrozenProxy(t, "forgotten", func(topic string) { awaitForgotten(t, admin, topic) })
+		got := appendOfAFrozenProxy(t, program, "forgotten", func(topic string) { awaitForgotten(t, admin, topic) })
 		if want := violationAt(1, 2); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -93,12 +93,12 @@ func TestWhyBrokersMustNotForgetTooSoon(t *testing.T) {
 	})
 }
 
-// appendOfAFrozenProxy freezes a proxy after it has learnt where a topic ends,
+// appendOfAFrozenProxy freezes a proxy of that program after it has learnt where a topic ends,
 // appends through another one, calls meanwhile, and has the first append there.
-func appendOfAFrozenProxy(t *testing.T, topic string, meanwhile func(topic string)) told {
+func appendOfAFrozenProxy(t *testing.T, program, topic string, meanwhile func(topic string), more ...string) told {
 	t.Helper()
 	flags := []string{"--require", topic, "--assert-producer-id-expiration", "24h", "--assert-connections-max-idle", "10m"}
-	fast, frozen := startProxy(t, flags...), startProxy(t, flags...)
+	fast, frozen := startProxy(t, flags...), startProgram(t, program, append(flags, more...)...)
 	createTopic(t, adminAt(t, fast.bootstrap), topic, 1)
 	toFast, toFrozen := dialLeader(t, fast, topic), dialLeader(t, frozen, topic)
 	toFast.mustTell(t, topic, encodeBatch(conditional(0, "a")), wonAt(0))
@@ -113,11 +113,18 @@ func appendOfAFrozenProxy(t *testing.T, topic string, meanwhile func(topic strin
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := toFrozen.produce(topic, 0, encodeBatch(conditional(1, "late")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return toldOf(answer)
+	var got told
+	waitFor(t, "a verdict", time.Minute, func() error {
+		answer, err := toFrozen.produce(topic, 0, encodeBatch(conditional(1, "late")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = toldOf(answer); got.code == kerr.NotLeaderForPartition.Code {
+			return kerr.NotLeaderForPartition // the machine may be slow to wake
+		}
+		return nil
+	})
+	return got
 }
 
 // awaitForgotten waits until the leader of a topic's partition 0 knows no producer.

@@ -3,7 +3,9 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"errors"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -15,16 +17,27 @@ var ErrNoGuard = errors.New("no guard of this name")
 
 // proof is what the proof build can do to the proxies of this process.
 var proof struct {
-	boot, wall atomic.Int64 // by how much the clocks are ahead, in ns
-	missing    []string     // guards
+	missing []string // guards
+	clocks  atomic.Pointer[shiftFile]
+	boot    atomic.Int64 // the most that the clock that never goes back was shifted by
 }
 
-// JumpClocks has the clocks of this process's proxies jump: the one that runs
-// through suspend forward only, since it never goes back, and the wall clock by
-// wall. It gives by how much they are ahead by now. It may be called from any
-// goroutine. Go's timers do not jump, as after a suspend.
-func JumpClocks(boot, wall time.Duration) (bootAhead, wallAhead time.Duration) {
-	return time.Duration(proof.boot.Add(int64(max(boot, 0)))), time.Duration(proof.wall.Add(int64(wall)))
+// shiftFile holds by how much the clocks are ahead, in nanoseconds: two numbers of
+// 8 bytes, big-endian, first that of the clock that runs through suspend.
+type shiftFile struct{ *os.File }
+
+// JumpClocksBy has the clocks of this process's proxies be ahead by what a file
+// says at the time of each reading: 8 bytes for the clock that runs through suspend
+// and 8 for the wall clock, nanoseconds, big-endian. So they can jump while the
+// process is frozen, as they do in a suspend. The first clock never goes back,
+// whatever the file says. Go's timers do not jump. The file is open from then on.
+func JumpClocksBy(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	proof.clocks.Store(&shiftFile{file})
+	return nil
 }
 
 // WithoutGuard takes away a guard from the proxies that New makes from now on.
@@ -38,7 +51,19 @@ func WithoutGuard(name string) error {
 }
 
 func clockShift() (boot, wall time.Duration) {
-	return time.Duration(proof.boot.Load()), time.Duration(proof.wall.Load())
+	file := proof.clocks.Load()
+	if file == nil {
+		return 0, 0
+	}
+	var shift [16]byte
+	if _, err := file.ReadAt(shift[:], 0); err != nil {
+		panic("proxy: how far clocks are ahead: " + err.Error())
+	}
+	ahead := int64(binary.BigEndian.Uint64(shift[:]))
+	for most := proof.boot.Load(); most < ahead && !proof.boot.CompareAndSwap(most, ahead); {
+		most = proof.boot.Load()
+	}
+	return time.Duration(proof.boot.Load()), time.Duration(binary.BigEndian.Uint64(shift[8:]))
 }
 
 func takeAway(c *fence.Config) {

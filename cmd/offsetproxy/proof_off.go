@@ -7,4 +7,4 @@ import "log/slog"
 // proofFlags are what the proof build adds to serve (proof_on.go): nothing here.
 type proofFlags struct{}
 
-func (*proofFlags) prove(*slog.Logger) (end func(), err error) { return func() {}, nil }
+func (*proofFlags) prove(*slog.Logger) error { return nil }

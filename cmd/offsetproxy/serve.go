@@ -79,9 +79,9 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	reloads := newReloader(settings, c.Config, c.fromFile, logger, hangups)
 	endProof, err := c.prove(logger)
 	if err != nil {
+	if err := c.prove(logger); err != nil {
 		return err
 	}
-	defer endProof()
 
 	var admin *adminServer
 	if settings.MetricsListen != "" {
