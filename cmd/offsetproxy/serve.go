@@ -77,8 +77,6 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	}
 	settings.Proxy.Logger = logger
 	reloads := newReloader(settings, c.Config, c.fromFile, logger, hangups)
-	endProof, err := c.prove(logger)
-	if err != nil {
 	if err := c.prove(logger); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type verifyCmd struct {
 	MaxRecords        int           `help:"Records of a batch at most." default:"5"`
 	Habits            []string      `help:"Habits of the writers, with commas; default: all." placeholder:"HABIT"`
 	EndShare          float64       `help:"Share of the appends that say end." default:"0.2"`
+	AheadShare        float64       `help:"Share of the others that expect an offset beyond the end." default:"0.04"`
 	Seed              uint64        `help:"What choices are made from; default: a new one." placeholder:"N"`
 	RequestTimeout    time.Duration `help:"What brokers are given for an append; writers wait twice as long." default:"1500ms"`
 	Patience          time.Duration `help:"How long an append of unknown fate is sent again." default:"30s"`
@@ -114,10 +115,14 @@ func (c *verifyCmd) run(env *environment) (err error) {
 	cfg := verify.Config{
 		Proxies: c.Bootstrap, ReadFrom: c.ReadFrom, Topic: c.Topic, Create: c.Create, Partitions: c.Partitions,
 		Replicas: c.ReplicationFactor, Writers: c.Writers, Duration: c.For, MaxRecords: c.MaxRecords,
-		EndShare: c.EndShare, Seed: c.Seed, RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle, Wait: c.Wait,
+		EndShare: c.EndShare, AheadShare: c.AheadShare, Seed: c.Seed,
+		RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle, Wait: c.Wait,
 	}
 	if c.EndShare == 0 {
 		cfg.EndShare = -1
+	}
+	if c.AheadShare == 0 {
+		cfg.AheadShare = -1
 	}
 	if c.Settle == 0 {
 		cfg.Settle = -1

@@ -36,6 +36,9 @@ type Config struct {
 	// EndShare is which share of the appends have the habit End, if that is
 	// among Habits; from 0 to 1, default 0.2; negative: 0.
 	EndShare float64
+	// AheadShare is which share of the others expect an offset that the log has
+	// not reached, as far as is known; from 0 to 1, default 0.04; negative: 0.
+	AheadShare float64
 	// Seed is what all choices come from; the times they are made at differ.
 	Seed uint64
 	// RequestTimeout is what brokers and proxies are given; default 1.5 s. A
@@ -83,6 +86,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.EndShare = 0.2
 	}
 	c.EndShare = max(c.EndShare, 0)
+	if c.AheadShare == 0 {
+		c.AheadShare = 0.04
+	}
 	if len(c.Habits) == 0 {
 		c.Habits = AllHabits()
 	}
@@ -108,8 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 		return bad("%d writers; there must be from 1 to %d", c.Writers, maxWriters)
 	case c.MaxRecords < 1 || c.MaxRecords > maxBatch:
 		return bad("%d records a batch; there must be from 1 to %d", c.MaxRecords, maxBatch)
-	case c.EndShare > 1:
-		return bad("a share of %g; there must be from 0 to 1", c.EndShare)
+	case c.EndShare > 1 || c.AheadShare > 1:
+		return bad("a share of %g; there must be from 0 to 1", max(c.EndShare, c.AheadShare))
 	case c.EndShare < 1 && !slices.ContainsFunc(c.Habits, func(h Habit) bool { return h != End }):
 		c.EndShare = 1
 	}

@@ -8,13 +8,13 @@ import (
 
 // What writers do how often.
 const (
-	stayOneIn   = 30 // another partition after so many appends
-	readOneIn   = 40 // reads of the end
-	oldOneIn    = 25 // expecting a place that is taken for sure
-	futureOneIn = 25 // expecting one that is not there yet
-	oldestBack  = 30
-	furthest    = 60
-	homeOneIn   = 50 // back to its own proxy
+	stayOneIn  = 30 // another partition after so many appends
+	readOneIn  = 40 // reads of the end
+	oldOneIn   = 25 // expecting a place that is taken for sure
+	oldestBack = 30
+	nearest    = 4 // half of what is ahead of the end is ahead by so much at most
+	furthest   = 60
+	homeOneIn  = 50 // back to its own proxy
 )
 
 const (
@@ -122,8 +122,12 @@ func (w *writer) choose() AppendID {
 	switch {
 	case w.oneIn(oldOneIn):
 		next = max(begin, next-1-Offset(w.rng.IntN(oldestBack)))
-	case w.oneIn(futureOneIn):
-		next += 1 + Offset(w.rng.IntN(furthest))
+	case w.rng.Float64() < cfg.AheadShare:
+		most := furthest
+		if w.oneIn(2) {
+			most = nearest
+		}
+		next += 1 + Offset(w.rng.IntN(most))
 	}
 	w.op.Expected = next
 	return id
