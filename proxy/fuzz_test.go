@@ -149,7 +149,7 @@ func FuzzSkipHeaderTags(f *testing.F) {
 }
 
 // fuzzProxy has ports for the nodes 0 to 9, and serves none.
-func fuzzProxy(f *testing.F) *Proxy {
+func fuzzProxy(f testing.TB) *Proxy {
 	cfg := Config{
 		Bootstrap: []string{"127.0.0.1:1"}, Listen: "127.0.0.1:39999", AdvertisedHost: fuzzProxyHost,
 		BrokerPorts: PortRange{First: fuzzFirstPort, Last: fuzzLastPort},
@@ -162,6 +162,19 @@ func fuzzProxy(f *testing.F) *Proxy {
 	}
 	p.topology.serve = func(net.Listener, int32) {}
 	return p
+}
+
+// Brokers that name others without end do not fill memory or log.
+func TestBrokersWithoutAPortAreRememberedWithinBounds(t *testing.T) {
+	p := fuzzProxy(t)
+	for node := range int32(4 * maxUnmapped) {
+		if _, ok := p.topology.learn(1000+node, fuzzHost, fuzzPort); ok {
+			t.Fatalf("broker %d has a port", 1000+node)
+		}
+	}
+	if got := len(p.topology.unmapped); got != maxUnmapped {
+		t.Errorf("got %d brokers remembered, want %d", got, maxUnmapped)
+	}
 }
 
 // fuzzListener accepts nothing.

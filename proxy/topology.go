@@ -19,6 +19,10 @@ type broker struct {
 	port     int32
 }
 
+// maxUnmapped is how many brokers without a port are named in the log. Whatever
+// brokers say of others, it must not fill memory and log.
+const maxUnmapped = 256
+
 // topology knows the brokers of the cluster, by node id, and which port of
 // the proxy serves each. Reading takes no lock; a broker that is seen for the
 // first time gets its listener before learn returns. A broker that was once
@@ -41,7 +45,7 @@ type topology struct {
 	// must wait until its port is known.
 	mu       sync.Mutex
 	closed   bool
-	unmapped map[int32]bool // logged already
+	unmapped map[int32]bool // logged already; at most maxUnmapped
 	failed   map[int32]bool // listening failed; tried again on discovery
 }
 
@@ -106,7 +110,7 @@ func (t *topology) learnSlow(node int32, upstream string) (broker, bool) {
 func (t *topology) openLocked(node int32) (broker, bool) {
 	port, mapped := t.port(node)
 	if !mapped {
-		if !t.unmapped[node] {
+		if !t.unmapped[node] && len(t.unmapped) < maxUnmapped {
 			t.unmapped[node] = true
 			t.log.Warn("broker has no port here and is hidden from clients; widen the port range or map the node",
 				"node", node, "first_port", t.cfg.BrokerPorts.First, "last_port", t.cfg.BrokerPorts.Last)
