@@ -64,14 +64,7 @@ type checker struct {
 	in    []Partition
 }
 
-// Check holds the log against what the writers were told: checks (a) to (d). The
-// history must be complete.
-func Check(h *History) *Report {
-	c := newChecker(h)
-	c.check()
-	return c.report
-}
-
+// check holds the log against what the writers were told: checks (a) to (d).
 func (c *checker) check() {
 	c.locate()
 	for writer, ops := range c.Ops {

@@ -30,10 +30,11 @@
 // # Linearizable
 //
 // Successes of a partition are forced into the order of their offsets, so that (e) has
-// an exact answer in linear time (Linearizable): each append takes effect as early
+// an exact answer in linear time: each append takes effect as early
 // as it can, and must have done so before its answer, and before the answer of
 // whoever was told of an end beyond it. Porcupine, a checker that knows nothing of this,
-// judges the same (Judge), within a time that is given to it. An append of unknown
+// judges the same within a time that is given to it. It gets long histories in pieces,
+// cut at ends that the log must have had. An append of unknown
 // fate is decided by the log before that: if it is there, it took effect at its offset, any
 // time from its start on; if it is not, it never did.
 //
