@@ -82,7 +82,7 @@ func TestOnlyTheProofBuildCanBreakPromises(t *testing.T) {
 			t.Errorf("%s: got %d: %s, want 2: %s", flags[0], got.status, got.stderr, want)
 		}
 	}
-	for _, name := range []string{"guardNamed", "TakeAway", "JumpClocks"} {
+	for _, name := range []string{"guardNames", "TakeAway", "JumpClocks"} {
 		name = strings.ToLower(name)
 		if symbols(t, program, name) > 0 {
 			t.Errorf("the ordinary program has code named %s", name)
