@@ -74,7 +74,7 @@ type conn struct {
 	// watching are the batches in frame whose answer is to be looked at.
 	watching *watch
 	// taken is what the Produce in frame is judged by, until somebody has taken it
-	// over, and rulesFrom when that came into force which the last one was judged by.
+	// over, and rulesFrom when that came into force which the first one was judged by.
 	taken     *ruleBook
 	rulesFrom ps.Instant
 	// oldReads is what it may spend on batches for old offsets.

@@ -228,6 +228,8 @@ func TestAnIdempotentClientComesBackWhenARuleBeginsOrEnds(t *testing.T) {
 		other := r.dial()
 		wantResult(t, resultsOf(other.produce(9, -1, changed(3, plain("other"))))[0], 0, int64(2*i), "")
 		r.change(mode)
+		// What it sends to other topics meanwhile does not hide it.
+		client.produce(9, -1, part{topic: "elsewhere", records: plain("x")})
 		wantResult(t, resultsOf(client.produce(9, -1, changed(int32(i), sequenced(0, 1, plain("b")))))[0], 6, -1,
 			"not appended, send again: the topic's rule has changed")
 		client.ExpectClosed()

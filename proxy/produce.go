@@ -41,7 +41,7 @@ func (f *fencing) produce(c *conn, book *ruleBook, h wire.RequestHeader, frame [
 		}
 		return true, errRulesChanged
 	}
-	c.rulesFrom = book.from
+	c.producedUnder(book)
 	if err := f.awaitSettled(c, book, rules); err != nil {
 		return true, err
 	}

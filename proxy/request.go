@@ -87,7 +87,7 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 			return err
 		}
 	}
-	c.rulesFrom = book.from
+	c.producedUnder(book)
 	if acks == 0 {
 		return c.sendUpstream(c.frame, nil)
 	}

@@ -251,6 +251,14 @@ func (f *fencing) awaitBook(c *conn, e *ruleBook) error {
 	return nil
 }
 
+// producedUnder notes by which rules a Produce is judged. The first counts: later
+// ones, of other topics perhaps, do not undo what was sent before a change.
+func (c *conn) producedUnder(book *ruleBook) {
+	if c.rulesFrom == 0 {
+		c.rulesFrom = book.from
+	}
+}
+
 // crosses reports whether an idempotent client has sent, on this connection, before
 // a topic of the request changed sides: what it has pipelined would be held against
 // its order by the broker before the change and by the proxy after it, which do not
