@@ -94,7 +94,7 @@ func good() story {
 	s.appended(expecting(NoOffset, 2, End), 17, try(20, 22, OK, 17))
 	s.appended(expecting(NoOffset, 1, End), 19, try(21, 25, Unknown, 0))
 	id := s.appended(expecting(20, 3, Rebuilding), NoOffset,
-		part(try(26, 30, OK, 20), 0, 2), part(try(31, 32, Refused, 0), 2, 1), part(try(33, 35, NotReached, 22), 2, 1))
+		part(try(26, 30, OK, 20), 0, 2), part(try(31, 32, Refused, 0), 2, 1), part(try(33, 35, NotReached, 21), 2, 1))
 	s.lie(20, id, 0, 2)
 	s.appended(expecting(21, 3, Once), NoOffset, try(34, 36, Taken, 22))
 	s.appended(expecting(22, 1, Once), NoOffset, try(37, 37, NotSent, 0))
@@ -158,6 +158,10 @@ func TestEveryFaultIsFound(t *testing.T) {
 		"a success is not in the log":          {func(s story) { s.Logs[0].Records[0] = Stored{Missing: true} }, SuccessMissing, false},
 		"the last success is lost":             {func(s story) { s.Logs[0].Records = s.Logs[0].Records[:10] }, SuccessMissing, false},
 		"a success was acknowledged elsewhere": {func(s story) { s.Ops[0][won].Tries[0].Offset = 12 }, SuccessMisplaced, true},
+		"a copy was acknowledged elsewhere":    {func(s story) { s.tellMore(won, try(2, 5, OK, 12)) }, SuccessMisplaced, true},
+		"taken below its own end":              {func(s story) { s.Ops[0][lost].Tries[0].Next = 10 }, Nonsense, false},
+		"taken without an end":                 {func(s story) { s.Ops[0][lost].Tries[0].Next = NoOffset }, Nonsense, false},
+		"reached, yet told not to be":          {func(s story) { s.retell(given, try(36, 37, NotReached, 13)) }, Nonsense, false},
 		"a success lies elsewhere":             {func(s story) { s.swap(10, 17) }, SuccessMisplaced, false},
 		"a success lies elsewhere too":         {func(s story) { s.push(s.record(won, 0)) }, Twice, false},
 		"a success of the end lies elsewhere":  {func(s story) { s.swap(17, 18) }, SuccessMisplaced, false},
@@ -234,6 +238,7 @@ func TestWhatIsAllowedIsNoFault(t *testing.T) {
 		"taken in part, and the rest in doubt": func(s story) {
 			s.tellMore(straddled, part(try(38, 39, Unknown, 0), 1, 2))
 			s.push(s.record(straddled, 1), s.record(straddled, 2))
+			s.push(Stored{Record: RecordID{s.appended(expecting(24, 1, Once), NoOffset, try(50, 60, OK, 24)), 0}, Known: true})
 		},
 		"two copies, both acknowledged": func(s story) {
 			s.tellMore(won, try(1, 9, OK, 10))

@@ -36,12 +36,13 @@ func (o *Op) fateOf(place uint16) fate {
 		switch t.Outcome {
 		case OK:
 			f.may, f.from, f.until = true, min(f.from, t.Start), min(f.until, t.End)
-			if f.outcome != OK {
+			// Of several successes one at another offset than expected is what counts.
+			if f.outcome != OK || o.Expected != NoOffset && t.Offset != o.expects(t) {
 				f.outcome, f.offset, f.by = OK, t.Offset+Offset(place-t.First), t
 			}
 		case Unknown:
 			f.may, f.from = true, min(f.from, t.Start)
-			if f.outcome != OK && f.outcome != Taken {
+			if f.outcome != OK && f.next == NoOffset {
 				f.outcome, f.by = Unknown, t
 			}
 		case Taken:

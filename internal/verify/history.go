@@ -70,6 +70,10 @@ type Try struct {
 	Outcome Outcome
 }
 
+// expects is the offset that the first record of a try expects; only if the append
+// expects one.
+func (o *Op) expects(t *Try) Offset { return o.Expected + Offset(t.First) }
+
 // holds tells whether the record at a place of the append is in it.
 func (t *Try) holds(place uint16) bool { return place >= t.First && place < t.First+t.Records }
 

@@ -15,7 +15,7 @@ const (
 )
 
 // recorder writes a history. For concurrent use; the lines of one append must
-// come from one goroutine. The first error is kept until close.
+// come from one goroutine. flush gives the first error.
 type recorder struct {
 	mu  sync.Mutex
 	out *bufio.Writer

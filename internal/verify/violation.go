@@ -30,6 +30,9 @@ const (
 	Hole Kind = "hole"
 	// BeyondEnd: an end was told that the log has not reached.
 	BeyondEnd Kind = "end told that is not"
+	// Nonsense: refused as taken with an end that does not reach beyond the expected
+	// offset, or as not reached with one that reaches it.
+	Nonsense Kind = "refusal against its own end"
 	// Order: the history is not linearizable.
 	Order Kind = "not linearizable"
 )
@@ -52,6 +55,7 @@ var advice = map[Kind]string{
 	Stranger:  "Somebody else wrote to the topic during the run: an earlier run of verify, or a client. Use a topic of its own.",
 	Hole:      "Transactions, deletion or compaction left it. Use a topic of its own, with cleanup.policy=delete and enough retention.",
 	BeyondEnd: "A refusal or a read told an end that the log does not have: a leader lost what it had committed. Look for unclean leader elections.",
+	Nonsense:  "A refusal says what its own numbers deny. Keep the history and the proxies' logs, and report it.",
 	Order:     "What was told cannot be true in any order that the times allow. Keep the history and the proxies' logs, and report it.",
 }
 

@@ -56,15 +56,34 @@ func consecutive(at []Offset) bool {
 	return true
 }
 
-// checkEnds sees that nobody was told of an end that the log does not have.
+// nonsense tells whether a refusal is denied by the end that it tells.
+func (o *Op) nonsense(t *Try) bool {
+	switch {
+	case t.Outcome != Taken && t.Outcome != NotReached:
+		return false
+	case o.Expected == NoOffset || t.Next == NoOffset:
+		return true
+	}
+	if t.Outcome == Taken {
+		return t.Next <= o.expects(t)
+	}
+	return t.Next >= o.expects(t)
+}
+
+// checkEnds sees that nobody was told of an end that the log does not have, or that
+// makes no sense.
 func (c *checker) checkEnds() {
 	for _, ops := range c.Ops {
 		for i := range ops {
 			op := &ops[i]
 			for t := range op.Tries {
-				if try := &op.Tries[t]; try.Next > c.Logs[op.Partition].end() {
+				try := &op.Tries[t]
+				if try.Next > c.Logs[op.Partition].end() {
 					c.violate(BeyondEnd, op.Partition, try.Next, "an end was told that the log, which ends at %d, has not reached: %s.",
 						c.Logs[op.Partition].end(), c.told(try))
+				}
+				if op.nonsense(try) {
+					c.violate(Nonsense, op.Partition, op.expects(try), "a writer that expected this offset was told %s.", c.told(try))
 				}
 			}
 		}
