@@ -36,9 +36,11 @@ func (o *Op) fateOf(place uint16) fate {
 		switch t.Outcome {
 		case OK:
 			f.may, f.from, f.until = true, min(f.from, t.Start), min(f.until, t.End)
-			// Of several successes one at another offset than expected is what counts.
-			if f.outcome != OK || o.Expected != NoOffset && t.Offset != o.expects(t) {
-				f.outcome, f.offset, f.by = OK, t.Offset+Offset(place-t.First), t
+			// Of several successes the first at another offset than expected counts.
+			right := o.Expected + Offset(place)
+			at := t.Offset + Offset(place-t.First)
+			if f.outcome != OK || o.Expected != NoOffset && f.offset == right && at != right {
+				f.outcome, f.offset, f.by = OK, at, t
 			}
 		case Unknown:
 			f.may, f.from = true, min(f.from, t.Start)
