@@ -42,7 +42,7 @@ func TestCopiesByRelaysAreTransmissions(t *testing.T) {
 		"taken": {producedAnswer(1, -1, new("expected-offset taken: expected=0 next=5")), twin{Outcome: "taken", Code: 1, Next: new(int64(5))}, exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := twinLog{topic: "t"}
+			var log twinLog
 			log.add(frame, c.answer)
 			if len(log.all) != 1 {
 				t.Fatalf("got %d copies, want 1", len(log.all))

@@ -105,7 +105,6 @@ func startProof(t *testing.T, plan proofPlan, topic string) *proof {
 		log:     newFaultLog(t, filepath.Join(plan.dir, "faults.jsonl")),
 		brokers: faultScript{t: t, cluster: brokers.kafka, admin: adminAt(t, brokers.addresses()...), topic: topic},
 	}
-	p.twins.topic = topic
 	t.Logf("seed %d: %d partitions, %d writers, %v", plan.seed, plan.partitions, plan.writers, plan.duration)
 	toBrokers := p.newRogue("between proxies and brokers", 0)
 	p.relays = append(p.relays, standBefore(t, brokers.kafka.RelayedPorts(), toBrokers.judge(nil)))

@@ -19,8 +19,6 @@ import (
 // twinLog keeps what became of the copies that a relay sent of clients' requests,
 // of which the clients know nothing.
 type twinLog struct {
-	topic string
-
 	mu  sync.Mutex
 	all []twin
 }
