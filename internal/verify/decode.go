@@ -123,7 +123,7 @@ func (h *History) take(l *historyLine) error {
 	switch l.Type {
 	case "begin":
 		log := &h.Logs[l.Partition]
-		if l.Offset < 0 || len(log.Records) > 0 {
+		if l.Offset < 0 || len(log.Records) > 0 || log.Read {
 			return errLine("begin of a log")
 		}
 		log.Begin = l.Offset

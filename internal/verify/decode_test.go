@@ -122,6 +122,7 @@ func TestBadHistories(t *testing.T) {
 		"a log that goes on":         run + `{"type":"read","offset":0}` + "\n" + `{"type":"log","offset":0,"names":["0/0/0"]}` + "\n",
 		"a log that ends elsewhere":  run + `{"type":"read","offset":4}` + "\n",
 		"a begin behind it":          run + `{"type":"log","offset":0,"names":["0/0/0"]}` + "\n" + `{"type":"begin","offset":4}` + "\n",
+		"a begin behind its end":     run + `{"type":"read","offset":0}` + "\n" + `{"type":"begin","offset":4}` + "\n",
 		"a long line":                run + `{"type":"` + strings.Repeat("x", maxLine) + `"}` + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
