@@ -187,7 +187,11 @@ func TestProof(t *testing.T) {
 	if share := said.UnknownShare; share > proofUnknown {
 		t.Errorf("%.2f %% of the appends are unknown, more than %.0f %%", 100*share, 100*proofUnknown)
 	}
+	if said.Verified && said.Linearizable != "yes" {
+		t.Errorf("linearizable: %s, want yes; see %s", said.Linearizable, plan.dir)
+	}
 }
 
-// proofUnknown is the share of appends whose fate may stay unknown.
+// proofUnknown is the share of appends whose fate may stay unknown: in long runs
+// it is below 1 %, but short ones have each fault in a few seconds.
 const proofUnknown = 0.05

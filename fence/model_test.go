@@ -2,12 +2,6 @@ package fence
 
 import "testing"
 
-// runModel runs one schedule; what failed is in the world it returns.
-func runModel(seed uint64, broken guard, plain bool) (w *modelWorld, steps int) {
-	w = newModelWorld(seed, broken, plain)
-	return w, w.run()
-}
-
 func (w *modelWorld) run() int {
 	for i := range modelRun {
 		if w.step(); w.failure != "" {
