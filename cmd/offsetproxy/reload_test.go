@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -125,6 +126,11 @@ func TestSIGHUPChangesRules(t *testing.T) {
 
 // TestDevEndsWithItsTerminal: it has no file to read again.
 func TestDevEndsWithItsTerminal(t *testing.T) {
+	// Under nohup the tests ignore the signal, and what they start would too: it
+	// has the default again for what a process that catches it starts.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	p := startProcess(t, "dev", "--listen", "127.0.0.1:0", "--log-level", "info")
 	p.await(t, has("broker found"))
 	p.signal(t, syscall.SIGHUP)
