@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 GO ?= go
 # Time for each fuzz target.
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 # Length of a proof, how many Produce requests are disturbed on each side of the
 # proxies (one in so many), the mean pause between two faults of brokers and of proxies,
 # and where it leaves its history. PROOF_SEED repeats one.
@@ -24,7 +24,7 @@ KAFKA_OLDEST = $(firstword $(KAFKA_VERSIONS))
 KAFKA_NEWEST = $(lastword $(KAFKA_VERSIONS))
 # What test leaves to the newest Kafka, for time: most of it is about clients and
 # proxies, not about what kind of broker there is. test-full runs it everywhere.
-ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestTwins|TestClocksThatJump|TestProxyThatWasSuspended|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*|TestAppendAndNext|TestExample.*|TestServe.*|TestWhyBrokersMustNotForgetTooSoon|TestTooFewReplicas|TestTopicsThatCanLoseRecordsAreNamed|TestRaceWithoutTheFenceIsLost|TestWritersOfAllKindsShareAPartition|TestObserve|TestRuleOptions|TestOldRecordsAreRefused)
+ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestTwins|TestClocksThatJump|TestProxyThatWasSuspended|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*|TestAppendAndNext|TestExample.*|TestServe.*|TestWhyBrokersMustNotForgetTooSoon|TestTooFewReplicas|TestTopicsThatCanLoseRecordsAreNamed|TestRaceWithoutTheFenceIsLost|TestWritersOfAllKindsShareAPartition|TestObserve|TestRuleOptions|TestOldRecordsAreRefused|TestReloadUnderLoad|TestProofBuildServes)
 # Linters live in a module of their own, to stay out of the product's go.mod.
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')
