@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,17 +117,10 @@ func (p *proof) judge(v *verifier) verification {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := exec.Command(program, "verify", "--history", merged, "--output", "json", "--picture", filepath.Join(p.dir, "picture-with-copies.html"))
-	again.SysProcAttr = kafkacluster.DieWithParent()
-	var stdout, stderr bytes.Buffer
-	again.Stdout, again.Stderr = &stdout, &stderr
-	var exit *exec.ExitError
-	if err := again.Run(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	whole := p.parse(again.ProcessState.ExitCode(), stdout.Bytes(), "verify-with-copies.json")
+	again := runProgram(t, "verify", "--history", merged, "--output", "json", "--picture", filepath.Join(p.dir, "picture-with-copies.html"))
+	whole := p.parse(again.status, []byte(again.stdout), "verify-with-copies.json")
 	t.Logf("%d transmissions by relays, of which clients know nothing; without them %d violations would be seen. %s",
-		added, said.ViolationsTotal, stderr.Bytes())
+		added, said.ViolationsTotal, again.stderr)
 	said.Verified, said.Violations, said.ViolationsTotal, said.Linearizable = whole.Verified, whole.Violations, whole.ViolationsTotal, whole.Linearizable
 	return said
 }

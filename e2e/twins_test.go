@@ -1,21 +1,16 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
 // A weakening makes a twin: a run of `offsetproxy verify` on proxies from which one
@@ -254,18 +249,10 @@ func (r *twinRun) verify(t *testing.T, topic string) twinVerdict {
 	for _, bootstrap := range r.bootstraps {
 		args = append(args, "--bootstrap", bootstrap)
 	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.SysProcAttr = kafkacluster.DieWithParent()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	var exit *exec.ExitError
-	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	got := runProgram(t, args...)
 	var v twinVerdict
-	status := cmd.ProcessState.ExitCode()
-	if err := json.Unmarshal(stdout.Bytes(), &v); err != nil || status > 1 || v.Verified != (status == 0) {
-		t.Fatalf("verify ended with status %d, %v, and said %.2000s%.2000s", status, err, stdout.Bytes(), stderr.Bytes())
+	if err := json.Unmarshal([]byte(got.stdout), &v); err != nil || got.status > 1 || v.Verified != (got.status == 0) {
+		t.Fatalf("verify ended with status %d, %v, and said %.2000s%.2000s", got.status, err, got.stdout, got.stderr)
 	}
 	return v
 }
