@@ -72,10 +72,10 @@ func (c *liveCluster) topic(t *testing.T, configs map[string]string) (Topic, int
 	for node = range c.addresses {
 		break
 	}
-	// A broker may hear of a topic a moment after it was created.
+	// Each broker may hear of a topic a moment after it was created.
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		info, err := c.pool.ReadTopic(t.Context(), node, name)
-		if err == nil && info.Partitions[0].Leader >= 0 {
+		if err == nil && info.Partitions[0].Leader >= 0 && c.allKnow(t, name) {
 			leader := info.Partitions[0].Leader
 			if _, err := c.pool.ReadView(t.Context(), leader, info.Topic, 0); err == nil {
 				c.leaders[name] = leader
@@ -86,6 +86,17 @@ func (c *liveCluster) topic(t *testing.T, configs map[string]string) (Topic, int
 			t.Fatalf("topic %s did not come up: %v", name, err)
 		}
 	}
+}
+
+// allKnow tells whether every broker has heard of a topic.
+func (c *liveCluster) allKnow(t *testing.T, topic string) bool {
+	t.Helper()
+	for node := range c.addresses {
+		if _, err := c.pool.ReadTopic(t.Context(), node, topic); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *liveCluster) create(t *testing.T, name string, configs map[string]string) {
