@@ -111,8 +111,9 @@ proof: ## verify on real brokers and three proxies for PROOF_SECONDS, with all f
 	  $(GO) test -count=1 -v -timeout 24h -run '^TestProof$$' ./e2e
 
 .PHONY: bench
-bench: ## throughput and latency through the proxy beside direct
-	OFFSETPROXY_E2E=kafka $(GO) test -run='^$$' -bench=. -timeout 30m ./e2e/bench
+bench: build ## measures of the proxy beside direct and bare relays; more by BENCH, as in BENCH='--measure one --json FILE'
+	$(GO) build -o bin/bench ./bench
+	KAFKA_VERSION=$(KAFKA_VERSION) bin/bench --start --program bin/offsetproxy $(BENCH)
 
 .PHONY: golden
 golden: ## capture the Produce frames of real clients again into wire/testdata/golden

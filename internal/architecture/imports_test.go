@@ -43,8 +43,8 @@ var mayImport = map[string][]string{
 	"examples/go": {},
 
 	// Black box: the built program is all they know of the product.
-	"e2e":       {"internal/kafkacluster"},
-	"e2e/bench": {"internal/kafkacluster"},
+	"e2e":   {"internal/kafkacluster"},
+	"bench": {"internal/kafkacluster"},
 }
 
 // testMayImport adds what the tests of a package may import besides.
