@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
@@ -23,7 +25,8 @@ const (
 	adminCloseTimeout  = 3 * time.Second
 )
 
-// adminServer serves /metrics (Prometheus), /livez and /readyz. A nil
+// adminServer serves /metrics (Prometheus; the Go runtime's and the process's
+// among them), /livez and /readyz. A nil
 // *adminServer does nothing, for a process without one.
 type adminServer struct {
 	meter    metric.Meter
@@ -34,9 +37,11 @@ type adminServer struct {
 	done     chan struct{} // closed by serveLoop when it returns
 }
 
-// startAdmin listens and serves until close.
-func startAdmin(listen string, logger *slog.Logger) (*adminServer, error) {
+// startAdmin listens and serves until close; profiles, if they are wanted, under
+// /debug/pprof.
+func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer, error) {
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -61,6 +66,11 @@ func startAdmin(listen string, logger *slog.Logger) (*adminServer, error) {
 		}
 		io.WriteString(w, "ok\n")
 	})
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	a.http = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: adminHeaderTimeout,

@@ -26,6 +26,7 @@ type settingFlags struct {
 	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
 	SASLPasswordEnv  *string  `name:"sasl-password-env" help:"Environment variable with that user's password." placeholder:"NAME" group:"settings"`
 	MetricsListen    *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
+	Pprof            bool     `help:"Serve profiles of the process there too, under /debug/pprof." group:"settings"`
 
 	Require []string `help:"Conditional appends are fenced, all others refused." sep:"none" placeholder:"RULE" group:"rules"`
 	Enforce []string `help:"All appends are fenced; those without a condition go to the end." sep:"none" placeholder:"RULE" group:"rules"`
@@ -103,6 +104,7 @@ var flagNames = map[string]string{
 	"brokers.kind":        "broker-kind",
 	"brokers.probe_topic": "probe-topic",
 	"metrics.listen":      "metrics-listen",
+	"metrics.pprof":       "pprof",
 	"log.level":           "log-level",
 	"log.format":          "log-format",
 }
@@ -183,6 +185,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},
+	}
+	if f.Pprof {
+		d.Metrics.Pprof = config.Text("true")
 	}
 	return d
 }

@@ -83,7 +83,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 
 	var admin *adminServer
 	if settings.MetricsListen != "" {
-		admin, err = startAdmin(settings.MetricsListen, logger)
+		admin, err = startAdmin(settings.MetricsListen, settings.Pprof, logger)
 		if err != nil {
 			return err
 		}

@@ -147,6 +147,38 @@ func TestServeFromFlags(t *testing.T) {
 	}
 }
 
+func TestProfilesAreServedOnlyWhenWanted(t *testing.T) {
+	broker := newScriptedBroker(t, 0)
+	for flag, want := range map[string]int{"--pprof": http.StatusOK, "--log-level=info": http.StatusNotFound} {
+		b := start(t, true, "serve", "--bootstrap", broker.server.Addr(), "--listen", "127.0.0.1:0",
+			"--metrics-listen", "127.0.0.1:0", "--log-format", "json", flag)
+		admin := b.awaitServing(t).Admin
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/profile?seconds=1"} {
+			if code, _ := get(t, "http://"+admin+path); code != want {
+				t.Errorf("with %s: %s: %d, want %d", flag, path, code, want)
+			}
+		}
+		_, metrics := get(t, "http://"+admin+"/metrics")
+		for _, name := range []string{"go_goroutines", "go_memstats_heap_inuse_bytes", "process_resident_memory_bytes"} {
+			if !strings.Contains(metrics, "\n"+name+" ") && runtime.GOOS == "linux" {
+				t.Errorf("/metrics lacks %s", name)
+			}
+		}
+		b.stop()
+		if code := b.exit(t); code != exitOK {
+			t.Errorf("exit code %d after a drain, want 0", code)
+		}
+	}
+}
+
+func TestProfilesNeedAnAddress(t *testing.T) {
+	got := call(t, "", "serve", "--bootstrap", "k:1", "--pprof")
+	want := "offsetproxy: --pprof: profiles are served beside the metrics, and no metrics.listen says where\n"
+	if got.code != exitUsage || !strings.HasPrefix(got.stderr, want) {
+		t.Errorf("got %+v, want code %d and %q", got, exitUsage, want)
+	}
+}
+
 func TestServeFromAFile(t *testing.T) {
 	cluster, err := embedded.Start(embedded.Config{Brokers: 2, Topics: map[string]int32{"events": 1}})
 	if err != nil {

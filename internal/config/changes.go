@@ -48,7 +48,7 @@ func (e Effective) settings() map[string]any {
 		"broker_ports": e.BrokerPorts, "node_ports": fmt.Sprint(e.NodePorts), "fence_id": e.FenceID,
 		"brokers.kind": e.BrokerKind, "brokers.probe_topic": e.ProbeTopic,
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "answer_max": e.AnswerMax, "clock_skew": e.ClockSkew,
-		"log.level": e.LogLevel, "log.format": e.LogFormat, "metrics.listen": e.MetricsListen,
+		"log.level": e.LogLevel, "log.format": e.LogFormat, "metrics.listen": e.MetricsListen, "metrics.pprof": e.Pprof,
 	}
 	if e.SASL != nil {
 		s["upstream.sasl"] = *e.SASL

@@ -134,6 +134,8 @@ type Log struct {
 type Metrics struct {
 	// Listen is Settings.MetricsListen, host:port.
 	Listen Value `yaml:"listen"`
+	// Pprof is Settings.Pprof: true or false.
+	Pprof Value `yaml:"pprof"`
 }
 
 // Value is a leaf of a Document: its text and, when it came from a file, where

@@ -57,6 +57,8 @@ type Effective struct {
 	LogFormat Format `json:"log_format"`
 	// MetricsListen is the host:port of the admin endpoints; empty: none.
 	MetricsListen string `json:"metrics_listen,omitempty"`
+	// Pprof reports whether they serve profiles.
+	Pprof bool `json:"pprof,omitempty"`
 	// Notes say what is allowed but may not be meant.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -101,6 +103,7 @@ func (s *Settings) Effective() Effective {
 		LogLevel:       strings.ToLower(s.LogLevel.String()),
 		LogFormat:      s.LogFormat,
 		MetricsListen:  s.MetricsListen,
+		Pprof:          s.Pprof,
 		Notes:          s.Notes,
 		Limits: map[string]string{
 			"max_frame":              size(p.MaxFrameBytes),
@@ -204,7 +207,11 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	}
 	line("log", "%s and above, as %s, to standard error", e.LogLevel, e.LogFormat)
 	if e.MetricsListen != "" {
-		line("admin", "http://%s/metrics, /livez, /readyz", e.MetricsListen)
+		profiles := ""
+		if e.Pprof {
+			profiles = ", /debug/pprof"
+		}
+		line("admin", "http://%s/metrics, /livez, /readyz%s", e.MetricsListen, profiles)
 	} else {
 		line("admin", "no metrics endpoint")
 	}

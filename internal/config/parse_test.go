@@ -55,6 +55,9 @@ func TestParse(t *testing.T) {
 	}{
 		{"only the brokers", "bootstrap: k:9092", with(func(*Settings) {})},
 		{"a key without a value is not given", "bootstrap: k:9092\nlisten:\nrules:\nlimits:\n", with(func(*Settings) {})},
+		{"profiles beside the metrics", "bootstrap: k:9092\nmetrics: {listen: ':1', pprof: true}", with(func(s *Settings) {
+			s.MetricsListen, s.Pprof = ":1", true
+		})},
 		{"several brokers in one text", "bootstrap: k:9092, l:9092", with(func(s *Settings) {
 			s.Proxy.Bootstrap = []string{"k:9092", "l:9092"}
 		})},
@@ -307,6 +310,8 @@ func TestParseRefuses(t *testing.T) {
 		{"node port twice", k + "node_ports: {1: 7000, 2: 7000}", []place{{"node_ports.2", 2, 26}}},
 		{"advertised host with port", k + "advertised_host: a:9092", []place{{"advertised_host", 2, 18}}},
 		{"metrics on the client port", k + "metrics: {listen: ':9092'}", []place{{"metrics.listen", 2, 19}}},
+		{"profiles and no metrics", k + "metrics: {pprof: true}", []place{{"metrics.pprof", 2, 18}}},
+		{"profiles neither on nor off", k + "metrics: {listen: ':1', pprof: yes}", []place{{"metrics.pprof", 2, 32}}},
 		{"metrics on a broker port", k + "broker_ports: 9093-9099\nmetrics: {listen: ':9095'}", []place{{"metrics.listen", 3, 19}}},
 		{"expiry too short for the views", k + "brokers: {assert: {producer_id_expiration: 2m}}", []place{{"brokers.assert.producer_id_expiration", 2, 44}}},
 		{"login without a mechanism", k + "upstream: {sasl: {user: u, password_env: P}}", []place{{"upstream.sasl.mechanism", 2, 25}}},

@@ -244,11 +244,15 @@ func (r *resolver) process() {
 		}
 	}
 	r.address(r.doc.Metrics.Listen, "metrics.listen", &r.out.MetricsListen)
+	r.yesOrNo(r.doc.Metrics.Pprof, "metrics.pprof", &r.out.Pprof)
 }
 
 // together checks what only shows when settings meet.
 func (r *resolver) together() {
 	d, p := r.doc, &r.out.Proxy
+	if r.out.Pprof && !d.Metrics.Listen.given {
+		r.wrong(d.Metrics.Pprof, "metrics.pprof", "profiles are served beside the metrics, and no metrics.listen says where")
+	}
 	if port := portOf(r.out.MetricsListen); port != 0 {
 		if port == portOf(p.Listen) {
 			r.wrong(d.Metrics.Listen, "metrics.listen", "%d is the port of listen", port)

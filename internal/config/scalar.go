@@ -28,6 +28,17 @@ func (r *resolver) address(v Value, path string, dst *string) {
 	*dst = v.text
 }
 
+// yesOrNo reads true or false into dst.
+func (r *resolver) yesOrNo(v Value, path string, dst *bool) {
+	switch {
+	case !v.given:
+	case v.text == "true", v.text == "false":
+		*dst = v.text == "true"
+	default:
+		r.wrong(v, path, "%q is neither true nor false", v.text)
+	}
+}
+
 // duration reads a length of time within bounds; without one it gives the
 // default.
 func (r *resolver) duration(v Value, path string, missing, least, most time.Duration) time.Duration {

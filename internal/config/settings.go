@@ -30,6 +30,9 @@ type Settings struct {
 	LogFormat Format
 	// MetricsListen is the host:port of the admin endpoints; empty: none.
 	MetricsListen string
+	// Pprof has the admin endpoints serve profiles of the process too. It is
+	// false without MetricsListen, and by default.
+	Pprof bool
 	// Notes say, for a person, what is allowed but may not be meant.
 	Notes []string
 }
