@@ -42,7 +42,7 @@ func setUpConsume(ctx context.Context, r *run) ([]way, error) {
 	}
 	var ways []way
 	for _, t := range r.targets {
-		ways = append(ways, way{t.name, func(ctx context.Context, _ int) (sample, error) { return sampleConsume(ctx, r, t, topic) }})
+		ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) { return sampleConsume(ctx, r, t, topic) }})
 	}
 	return ways, nil
 }

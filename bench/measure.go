@@ -19,6 +19,21 @@ var measures = []measure{
 	sixteenMeasure,
 	consumeMeasure,
 	openLoopMeasure,
+	conditionalOneMeasure,
+	raceMeasure(4),
+	raceMeasure(16),
+	pipelineMeasure(5, 1),
+	pipelineMeasure(5, 10),
+	pipelineMeasure(5, 50),
+	pipelineMeasure(1, 50),
+	pipelineMeasure(1, 100),
+	pipelineMeasure(1, 500),
+	pipelineMeasure(1, 1000),
+	manyMeasure,
+	endMeasure,
+	compressedMeasure("lz4"),
+	compressedMeasure("snappy"),
+	compressedMeasure("zstd"),
 }
 
 // measure is something that can be measured of several ways beside each other.
@@ -37,6 +52,8 @@ type way struct {
 	// sample takes one sample. Round 0 is a warm-up that is not counted. No
 	// other sample is taken at the same time.
 	sample func(ctx context.Context, round int) (sample, error)
+	// beside names other ways, of whose first figure ratios are given as well.
+	beside []string
 }
 
 // run is what measures have in common while they are taken.
@@ -73,7 +90,7 @@ func perTarget(measure string, f func(ctx context.Context, r *run, t *target, to
 			if err := r.makeTopic(ctx, topic, partitions); err != nil {
 				return nil, err
 			}
-			ways = append(ways, way{t.name, func(ctx context.Context, _ int) (sample, error) { return f(ctx, r, t, topic) }})
+			ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) { return f(ctx, r, t, topic) }})
 		}
 		return ways, nil
 	}
@@ -140,5 +157,6 @@ func take(ctx context.Context, r *run, m measure, rounds int) (measured, error) 
 	for i, w := range ways {
 		out.Ways = append(out.Ways, measuredWay{Name: w.name, Figures: collect(samples[i], samples[0])})
 	}
+	out.Besides = besides(ways, samples)
 	return out, nil
 }

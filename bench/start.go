@@ -107,6 +107,11 @@ func startAll(ctx context.Context, programs []program, prefix string, wanted fun
 			if err := s.startProxy(ctx, t, path, broker, args, out.stderr); err != nil {
 				return s, fmt.Errorf("%s (%s): %w", name, p.path, err)
 			}
+			s.targets = append(s.targets, t)
+			t.startTwin = func(ctx context.Context) (*target, error) {
+				twin := &target{name: name + "-twin", conditional: t.conditional}
+				return twin, s.startProxy(ctx, twin, path, broker, args, out.stderr)
+			}
 		}
 	}
 	return s, nil
@@ -147,7 +152,6 @@ func (s *started) startProxy(ctx context.Context, t *target, path, broker string
 	}
 	t.pids = []pid{pid(command.Process.Pid)}
 	t.address = port(0)
-	s.targets = append(s.targets, t)
 	t.address, err = brokerAddress(ctx, t)
 	return err
 }

@@ -28,6 +28,8 @@ type measured struct {
 	Name  string        `json:"name"`
 	About string        `json:"about"`
 	Ways  []measuredWay `json:"ways"`
+	// Besides are further ratios.
+	Besides []beside `json:"besides,omitempty"`
 }
 
 // measuredWay is one way's figures.
@@ -132,6 +134,7 @@ func (m measured) write(w io.Writer) {
 		rows = append(rows, row)
 	}
 	writeColumns(w, rows)
+	writeBesides(w, m.Besides)
 }
 
 // writeColumns aligns the cells and leaves columns out that are empty below the

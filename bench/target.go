@@ -19,9 +19,13 @@ type target struct {
 	address     string // host:port; every client of the target dials it and no other
 	pids        []pid  // of the processes between client and broker; none: nothing to read
 	conditional bool   // topics under run.fencedPrefix are fenced here
+	// twin is a second proxy with the same rules; startTwin starts it. Either may
+	// be nil: ask twinOf.
+	twin      *target
+	startTwin func(ctx context.Context) (*target, error)
 }
 
-// parseTarget understands NAME=HOST:PORT[,pid=N]...[,conditional].
+// parseTarget understands NAME=HOST:PORT[,pid=N]...[,conditional][,twin=HOST:PORT].
 func parseTarget(text string) (target, error) {
 	wrong := func(format string, args ...any) (target, error) {
 		return target{}, fmt.Errorf("%w: target %q: %s", errUsage, text, fmt.Sprintf(format, args...))
@@ -40,6 +44,8 @@ func parseTarget(text string) (target, error) {
 		switch {
 		case option == "conditional":
 			t.conditional = true
+		case key == "twin":
+			t.twin = &target{name: name + "-twin", address: value, conditional: true}
 		case key == "pid":
 			id, err := strconv.Atoi(value)
 			if err != nil || id <= 0 {
@@ -47,7 +53,7 @@ func parseTarget(text string) (target, error) {
 			}
 			t.pids = append(t.pids, pid(id))
 		default:
-			return wrong("%q is neither pid=N nor conditional", option)
+			return wrong("%q is neither pid=N, conditional nor twin=HOST:PORT", option)
 		}
 	}
 	return t, nil

@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 
 	// Black box: the built program is all they know of the product.
 	"e2e":   {"internal/kafkacluster"},
-	"bench": {"internal/kafkacluster"},
+	"bench": {"internal/kafkacluster", "internal/appender"},
 }
 
 // testMayImport adds what the tests of a package may import besides.
