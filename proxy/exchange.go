@@ -266,56 +266,6 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 	}
 }
 
-// answerFinder finds the parts of an answer. Brokers answer in the order of the
-// request, or nearly, so each search goes on where the last one ended.
-type answerFinder struct {
-	topics           []kmsg.ProduceResponseTopic
-	topic, partition int // where the next search begins
-	steps            int // left: an answer in no order at all is not searched for ever
-}
-
-func findIn(answer *kmsg.ProduceResponse) answerFinder {
-	f := answerFinder{topics: answer.Topics}
-	for i := range f.topics {
-		f.steps += len(f.topics[i].Partitions)
-	}
-	f.steps = finderRounds * (f.steps + len(f.topics))
-	return f
-}
-
-// finderRounds is how often, all in all, an answer is gone through.
-const finderRounds = 64
-
-// find is the part for a partition; nil if there is none. Of name and id the one
-// that the answer's version does not have is zero.
-func (f *answerFinder) find(name string, id [16]byte, partition int32) *kmsg.ProduceResponseTopicPartition {
-	for tries := 0; tries <= len(f.topics) && f.steps > 0; tries++ {
-		if f.topic >= len(f.topics) {
-			f.topic, f.partition = 0, 0
-			if len(f.topics) == 0 {
-				return nil
-			}
-		}
-		f.steps--
-		t := &f.topics[f.topic]
-		if t.Topic == name && t.TopicID == id {
-			for range t.Partitions {
-				f.steps--
-				if f.partition >= len(t.Partitions) {
-					f.partition = 0
-				}
-				p := &t.Partitions[f.partition]
-				f.partition++
-				if p.Partition == partition {
-					return p
-				}
-			}
-		}
-		f.topic, f.partition = f.topic+1, 0
-	}
-	return nil
-}
-
 // lost tells that the piece gets no answer.
 func (x *exchange) lost(indexes []int, err error) {
 	notSent := errors.Is(err, errNotSent)
