@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,9 +16,10 @@ const (
 	// manyClients share the partitions: each sends what is there for all of its own
 	// in one Produce.
 	manyClients = 4
-	// manyWarmUp is how long the writers run before they count: at first every
-	// partition must be looked at.
-	manyWarmUp = 500 * time.Millisecond
+	// manyWarmUp is how many appends of each writer come before they count: at
+	// first every partition must be looked at. It takes no longer than manyPatience.
+	manyWarmUp   = 3
+	manyPatience = time.Minute
 )
 
 var manyMeasure = measure{
@@ -43,7 +45,7 @@ func sampleMany(ctx context.Context, r *run, t *target, topic string) (sample, e
 	if err != nil {
 		return nil, err
 	}
-	w := &manyWriters{topic: topic}
+	w := &manyWriters{topic: topic, warm: make(chan struct{})}
 	for range manyClients {
 		client, err := t.client(
 			kgo.DefaultProduceTopic(topic),
@@ -60,7 +62,13 @@ func sampleMany(ctx context.Context, r *run, t *target, topic string) (sample, e
 		w.clients = append(w.clients, client)
 	}
 	w.begin(ctx, ends)
-	pause(ctx, manyWarmUp)
+	warmCtx, cancel := context.WithTimeoutCause(ctx, manyPatience, errStillCold)
+	defer cancel()
+	select {
+	case <-w.warm:
+	case <-warmCtx.Done():
+		return nil, errors.Join(context.Cause(warmCtx), w.end())
+	}
 	before, begun := w.appends.Load(), time.Now()
 	m, err := t.meter()
 	if err != nil {
@@ -81,11 +89,15 @@ func sampleMany(ctx context.Context, r *run, t *target, topic string) (sample, e
 	return append(sample{{"rate", "appends/s", higher, float64(appends) / took.Seconds()}}, used.perRequest(appends)...), nil
 }
 
+var errStillCold = errors.New("some writers have appended next to nothing")
+
 // manyWriters append to a partition each, in closed loops.
 type manyWriters struct {
 	topic   string
 	clients []*kgo.Client
 
+	cold     atomic.Int64  // writers that are not warm
+	warm     chan struct{} // closed when all are
 	appends  atomic.Int64
 	stopping atomic.Bool
 	failed   atomic.Pointer[error] // the first
@@ -95,16 +107,17 @@ type manyWriters struct {
 // begin sends the first record of each partition; the next one follows when it is
 // acknowledged.
 func (w *manyWriters) begin(ctx context.Context, ends []int64) {
+	w.cold.Store(int64(len(ends)))
 	for partition, end := range ends {
 		client := w.clients[partition%len(w.clients)]
 		r := &kgo.Record{Value: filler(conditionalShape.valueBytes), Headers: []kgo.RecordHeader{{Key: conditionHeader, Value: make([]byte, conditionDigits)}}}
 		w.running.Add(1)
-		w.append(ctx, client, r, int32(partition), end)
+		w.append(ctx, client, r, int32(partition), end, 1)
 	}
 }
 
-// append sends a record, and the next when it is acknowledged.
-func (w *manyWriters) append(ctx context.Context, client *kgo.Client, r *kgo.Record, partition int32, next int64) {
+// append sends a record, its writer's nth, and the next when it is acknowledged.
+func (w *manyWriters) append(ctx context.Context, client *kgo.Client, r *kgo.Record, partition int32, next int64, nth int) {
 	*r = kgo.Record{Partition: partition, Value: r.Value, Headers: r.Headers}
 	putDecimal(r.Headers[0].Value, next)
 	client.Produce(ctx, r, func(r *kgo.Record, err error) {
@@ -116,14 +129,19 @@ func (w *manyWriters) append(ctx context.Context, client *kgo.Client, r *kgo.Rec
 		}
 		if err != nil {
 			w.failed.CompareAndSwap(nil, &err)
-			w.stopping.Store(true)
+			if !w.stopping.Swap(true) && w.cold.Swap(-1) > 0 {
+				close(w.warm) // nobody waits for what does not come
+			}
 		}
 		if w.stopping.Load() {
 			w.running.Done()
 			return
 		}
 		w.appends.Add(1)
-		w.append(ctx, client, r, partition, next+1)
+		if nth == manyWarmUp && w.cold.Add(-1) == 0 {
+			close(w.warm)
+		}
+		w.append(ctx, client, r, partition, next+1, nth+1)
 	})
 }
 
