@@ -52,8 +52,8 @@ func sampleMany(ctx context.Context, r *run, t *target, topic string) (sample, e
 			kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.ProducerBatchCompression(kgo.NoCompression()),
 			kgo.ProducerLinger(0),
-			kgo.RecordRetries(0),
-			kgo.RecordDeliveryTimeout(produceTimeout),
+			// What a proxy gives back, as it has no time for all at once, is sent again.
+			kgo.RecordDeliveryTimeout(manyPatience),
 		)
 		if err != nil {
 			return nil, err
