@@ -88,6 +88,8 @@ type exchange struct {
 	open    int // entries that are not done
 	// released: nothing is sent any more; the records may be gone.
 	released bool
+	// strays: a piece was lost with its connection, and may still arrive.
+	strays   bool
 	throttle int32
 	// broken, if set, is why the request as a whole gets no answer: that for a
 	// partition which is not fenced was lost, or what became of an unconditional
@@ -165,7 +167,7 @@ func (x *exchange) doneLocked(e *entry) {
 	x.open--
 	x.wakeLocked()
 	if x.open == 0 {
-		x.book.leave()
+		x.c.p.rules.leave(x.book, x.strays)
 		x.finishLocked()
 	}
 }
@@ -269,6 +271,11 @@ func (x *exchange) answered(indexes []int, body []byte, err error) {
 // lost tells that the piece gets no answer.
 func (x *exchange) lost(indexes []int, err error) {
 	notSent := errors.Is(err, errNotSent)
+	if !notSent {
+		x.mu.Lock()
+		x.strays = true
+		x.mu.Unlock()
+	}
 	for _, i := range indexes {
 		e := &x.entries[i]
 		switch {

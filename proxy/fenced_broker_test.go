@@ -47,6 +47,8 @@ type leader struct {
 	// onProduce and onOther may block. A nil hook answers; onOther returns
 	// false to cut the connection.
 	onProduce func(r *kmsg.ProduceRequest) fate
+	// producing is the connection that the last Produce came on.
+	producing *kafkatest.Conn
 	onOther   func(r kmsg.Request) bool
 	// onFrame gets each Produce request as it arrived, without its length.
 	onFrame func(frame []byte)
@@ -128,6 +130,9 @@ func (l *leader) change(fn func()) {
 }
 
 func (l *leader) hook(fn func(r *kmsg.ProduceRequest) fate) { l.change(func() { l.onProduce = fn }) }
+
+// cut ends the connection that the last Produce came on, whatever becomes of it.
+func (l *leader) cut() { l.change(func() { _ = l.producing.Close() }) }
 
 func (l *leader) partition(topic string, p int) *partitionLog {
 	return l.topics[topic].partitions[p]
@@ -229,6 +234,7 @@ func (l *leader) serveProduce(c *kafkatest.Conn, r kafkatest.Request, request *k
 	l.mu.Lock()
 	l.received = append(l.received, request)
 	hook := l.onProduce
+	l.producing = c
 	if l.onFrame != nil {
 		l.onFrame(r.Frame)
 	}

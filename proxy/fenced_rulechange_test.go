@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -160,6 +161,76 @@ func TestARuleEndsBehindWhatIsOnItsWay(t *testing.T) {
 	}
 }
 
+// What was on its way when its connection broke may arrive when its topic has come
+// under a rule. It is waited for as if the connection held; without that (the twin) it
+// lands between the view and the batch that was stamped by it.
+func TestARuleBeginsBehindALostConnection(t *testing.T) {
+	for name, protected := range map[string]bool{"waited for": true, "not waited for": false} {
+		t.Run(name, func(t *testing.T) {
+			r, l := changingRig(t, ModeOff)
+			f := freeze(l)
+			before := r.rules.inForce()
+			passed := make(chan func(), 1) // ends the wait for what is lost; one send
+			r.rules.after = func(d time.Duration, end func()) {
+				if d != settleMax {
+					t.Errorf("what is lost is waited for %v, want %v", d, settleMax)
+				}
+				if !protected {
+					end()
+				}
+				passed <- end
+			}
+			r.dial().send(produceOf(9, -1, changed(0, plain("a"))))
+			<-f.plainIn
+			l.cut()
+			end := <-passed
+			r.change(ModeRequire)
+			if got := before.over(); got == protected {
+				t.Errorf("what was judged by the earlier rules is over: %v", got)
+			}
+			client := r.dial()
+			second := client.send(produceOf(9, -1, changed(0, conditional(0, "b"))))
+			if protected {
+				r.awaitTaken(1)
+				close(f.stamped)
+			} else {
+				<-f.stampedIn
+			}
+			close(f.plain)
+			r.await("what was lost has arrived", func() bool { return len(l.values("changed", 0)) == 1 })
+			if protected {
+				end()
+				wantResult(t, resultsOf(client.expect(second, 9))[0], 1, -1, "expected-offset taken: expected=0 next=1")
+				return
+			}
+			close(f.stamped)
+			wantResult(t, resultsOf(client.expect(second, 9))[0], -1, -1, "appended at 1, expected 0: another writer bypasses the proxy")
+		})
+	}
+}
+
+// The same when a rule ends: a stamped batch whose connection broke is waited for.
+func TestARuleEndsBehindALostConnection(t *testing.T) {
+	r, l := changingRig(t, ModeRequire)
+	f := freeze(l)
+	before := r.rules.inForce()
+	passed := make(chan func(), 1)
+	r.rules.after = func(_ time.Duration, end func()) { passed <- end }
+	r.dial().send(produceOf(9, -1, changed(0, conditional(0, "a"))))
+	<-f.stampedIn
+	l.cut()
+	r.change(ModeOff)
+	close(f.stamped)
+	end := <-passed
+	if before.over() {
+		t.Error("a stamped batch that may still arrive is not waited for")
+	}
+	end()
+	if !before.over() {
+		t.Error("it is waited for when its time has passed")
+	}
+}
+
 // What was known of a partition before its rule ended is not sent on when it has
 // begun anew: meanwhile others have written there.
 func TestAViewDoesNotOutliveItsRule(t *testing.T) {
@@ -216,6 +287,48 @@ func TestOtherChangesOfARuleLeaveWhatIsKnown(t *testing.T) {
 	change(RuleOptions{AppendIDHeader: "once", ErrorCode: 44})
 	wantResult(t, to(first()), 0, 0, "") // known although its id has another name
 	wantResult(t, to(sequenced(0, 2, conditional(1, "c"))), 44, -1, "expected-offset taken: expected=1 next=2")
+}
+
+// A configuration that is read again and says the same leaves everything: no topic
+// is taken to have changed sides, and what is known of it is used.
+func TestEqualRulesChangeNothing(t *testing.T) {
+	r, l := changingRig(t, ModeRequire)
+	client := r.dial()
+	wantResult(t, resultsOf(client.produce(9, -1, changed(0, conditional(0, "a"))))[0], 0, 0, "")
+	before, views := r.rules.inForce(), l.count(kmsg.OffsetForLeaderEpoch)
+	for name, rule := range map[string]Rule{
+		"the same":        {Topics: "changed", Mode: ModeRequire},
+		"with a default":  {Topics: "changed", Mode: ModeRequire, Options: RuleOptions{AppendIDHeader: "append-id", ErrorCode: 1}},
+		"its own default": {Topics: "changed", Mode: ModeRequire, Options: RuleOptions{}.inForce()},
+	} {
+		if err := r.ChangeRules([]Rule{rule}, ModeOff); err != nil {
+			t.Fatal(err)
+		}
+		if r.rules.inForce() != before {
+			t.Errorf("%s: other rules are in force", name)
+		}
+	}
+	wantResult(t, resultsOf(client.produce(9, -1, changed(0, conditional(1, "b"))))[0], 0, 1, "")
+	if got := l.count(kmsg.OffsetForLeaderEpoch); got != views {
+		t.Errorf("the view was read again: %d requests, want %d", got, views)
+	}
+	for name, other := range map[string]struct {
+		rules     []Rule
+		otherwise Mode
+	}{
+		"another option":  {[]Rule{{Topics: "changed", Mode: ModeRequire, Options: RuleOptions{ErrorCode: 44}}}, ModeOff},
+		"another default": {[]Rule{{Topics: "changed", Mode: ModeRequire}}, ModeObserve},
+		"another pattern": {[]Rule{{TopicsRegexp: "changed", Mode: ModeRequire}}, ModeOff},
+		"one more":        {[]Rule{{Topics: "changed", Mode: ModeRequire}, {Topics: "x", Mode: ModeOff}}, ModeOff},
+	} {
+		before := r.rules.inForce()
+		if err := r.ChangeRules(other.rules, other.otherwise); err != nil {
+			t.Fatal(err)
+		}
+		if r.rules.inForce() == before {
+			t.Errorf("%s: nothing has changed", name)
+		}
+	}
 }
 
 // An idempotent client's pipeline is not split between broker and fence: the

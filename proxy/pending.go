@@ -414,8 +414,11 @@ func (c *conn) upstreamEnded(err error) {
 			a.slot.state = slotBroken
 		}
 		told := c.lostLocked(a.sent)
+		strays := a.sent <= c.written
 		c.mu.Unlock()
-		a.leaveRules()
+		if a.book != nil {
+			c.p.rules.leave(a.book, strays)
+		}
 		a.watch.lost()
 		if a.onAnswer != nil {
 			a.onAnswer(nil, told)

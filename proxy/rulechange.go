@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,10 +38,13 @@ type currentRules struct {
 	book   atomic.Pointer[ruleBook]
 	// changing is held while the rules are changed.
 	changing sync.Mutex
+	// after is time.AfterFunc, but in tests.
+	after func(time.Duration, func())
 }
 
 func newCurrentRules(cfg *Config, m *metrics) *currentRules {
 	c := &currentRules{cfg: cfg, full: func() { m.limit(limitRuleTopics) }, logger: cfg.Logger}
+	c.after = func(d time.Duration, f func()) { time.AfterFunc(d, f) }
 	c.book.Store(newRuleBook(cfg, c.full))
 	m.rules.Store(c)
 	return c
@@ -69,25 +73,32 @@ func (c *currentRules) headers(topic string) wire.HeaderNames {
 // ChangeRules puts other rules, and another mode of topics that none of them
 // matches, in the place of those of the configuration. Each request is judged by
 // those that are in force when it is read, as a whole. What is known of
-// partitions and clients stays. It may be called at any time and from any
-// goroutine; of concurrent calls the last one counts. The error is a
-// *ConfigError with the field as in Config; then nothing has changed.
+// partitions and clients stays. Rules that are those in force change nothing. It may
+// be called at any time and from any goroutine; of concurrent calls the last one
+// counts. The error is a *ConfigError with the field as in Config; then nothing has
+// changed.
 func (p *Proxy) ChangeRules(rules []Rule, otherwise Mode) error {
 	changed := p.cfg
 	changed.Rules, changed.Default = rules, otherwise
 	if err := changed.checkRules(); err != nil {
 		return err
 	}
-	next := newRuleBook(&changed, p.rules.full)
-	p.rules.replace(next)
-	p.fencing.topics.forgetRefused()
+	if p.rules.replace(newRuleBook(&changed, p.rules.full)) {
+		p.fencing.topics.forgetRefused()
+	}
 	return nil
 }
 
-func (c *currentRules) replace(next *ruleBook) {
+// replace puts a book in force; false: it says what the one in force says, which
+// stays.
+func (c *currentRules) replace(next *ruleBook) bool {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	before := c.book.Load()
+	if before.otherwise == next.otherwise && slices.Equal(before.configured, next.configured) {
+		c.logger.Debug("the rules are those in force, so nothing has changed", "rules", len(next.configured))
+		return false
+	}
 	next.from = max(instant(), before.from+1)
 	// Views older than this are not used, whatever the rules were.
 	oldest := next.from.Add(-max(c.cfg.ViewMaxAge, 2*settleMax))
@@ -117,6 +128,7 @@ func (c *currentRules) replace(next *ruleBook) {
 	before.replacedAt.Store(int64(next.from))
 	c.book.Store(next)
 	before.leave()
+	return true
 }
 
 // era is a time during which rules did not change.
@@ -159,6 +171,17 @@ func (b *ruleBook) leave() {
 	if b.inWork.Add(-1) == 0 {
 		close(b.done)
 	}
+}
+
+// leave ends what enter began. A request that strays was lost with its connection
+// when it had left for the broker, where it may still arrive: it is waited for like
+// one that is not answered.
+func (c *currentRules) leave(b *ruleBook, strays bool) {
+	if strays {
+		c.after(settleMax, b.leave)
+		return
+	}
+	b.leave()
 }
 
 // over reports whether nothing that the book has judged is waited for.
@@ -244,7 +267,7 @@ func (f *fencing) awaitBook(c *conn, e *ruleBook) error {
 		return context.Cause(c.ctx)
 	case <-overdue.C:
 		if !e.complained.Swap(true) {
-			f.logger.Warn("requests that were judged by earlier rules are not answered, and are waited for no longer: on topics that have come under a rule or left it, one of them may take the place that a batch was promised, which is then told and counted",
+			f.logger.Warn("requests that were judged by earlier rules are not answered or were lost with their connections, and are waited for no longer: on topics that have come under a rule or left it, one of them may take the place that a batch was promised, which is then told and counted",
 				"requests", e.inWork.Load(), "waited", settleMax)
 		}
 	}

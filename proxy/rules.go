@@ -94,6 +94,10 @@ func (o RuleOptions) inForce() RuleOptions {
 // ruleBook finds the rule of a topic, remembering what it found. Safe for
 // concurrent use.
 type ruleBook struct {
+	// configured and otherwise are what the book was made of, defaults filled in.
+	configured []Rule
+	otherwise  Mode
+
 	rules    []*rule
 	fallback *rule
 	// most is the largest mode that a topic may have.
@@ -130,13 +134,15 @@ const longestTopicName = 249
 // called each time what was found is forgotten, for the limit MaxRuleTopics.
 func newRuleBook(cfg *Config, full func()) *ruleBook {
 	b := &ruleBook{
-		fallback: newRule(Rule{Mode: cfg.Default}),
-		memory:   cfg.MaxRuleTopics, full: full, found: map[string]*rule{},
+		otherwise: cfg.Default, fallback: newRule(Rule{Mode: cfg.Default}),
+		memory: cfg.MaxRuleTopics, full: full, found: map[string]*rule{},
 		from: instant(), done: make(chan struct{}),
 	}
 	b.inWork.Store(1)
 	for _, r := range cfg.Rules {
 		b.rules = append(b.rules, newRule(r))
+		r.Options = r.Options.inForce()
+		b.configured = append(b.configured, r)
 	}
 	type headers struct {
 		names    wire.HeaderNames
