@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -60,5 +61,65 @@ func BenchmarkInspect(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkProduceAnswer reads an answer, finds all of it and writes it anew.
+func BenchmarkProduceAnswer(b *testing.B) {
+	const version = 9
+	for _, partitions := range []int{1, 16, 250} {
+		for _, order := range []string{"same", "other"} {
+			answer := sampleAnswer(version, 1, partitions)
+			p := answer.Topics[0].Partitions
+			if order == "other" {
+				rand.New(rand.NewPCG(1, 2)).Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
+			}
+			body := answer.AppendTo(nil)
+			b.Run(fmt.Sprintf("find/%d/%s", partitions, order), func(b *testing.B) {
+				var a ProduceAnswer
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := a.Parse(body, version); err != nil {
+						b.Fatal(err)
+					}
+					for n := range partitions {
+						if _, ok := a.Find("orders-0", [16]byte{}, int32(n)); !ok {
+							b.Fatal(n)
+						}
+					}
+				}
+			})
+		}
+		answer := sampleAnswer(version, 1, partitions)
+		body := answer.AppendTo(nil)
+		b.Run(fmt.Sprintf("kmsg/%d", partitions), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				answer := kmsg.ProduceResponse{Version: version}
+				if err := answer.ReadFrom(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("write/%d", partitions), func(b *testing.B) {
+			result := ProduceResult{BaseOffset: 7, LogAppendTime: -1}
+			out := make([]byte, 0, 2*len(body))
+			b.ReportAllocs()
+			for b.Loop() {
+				w := AppendProduceAnswer(out, version, 1)
+				w.Topic("orders-0", [16]byte{}, partitions)
+				for range partitions {
+					w.Partition(&result)
+				}
+				w.End(0)
+			}
+		})
+		b.Run(fmt.Sprintf("write by kmsg/%d", partitions), func(b *testing.B) {
+			out := make([]byte, 0, 2*len(body))
+			b.ReportAllocs()
+			for b.Loop() {
+				answer.AppendTo(out)
+			}
+		})
 	}
 }

@@ -8,8 +8,10 @@ var (
 	ErrTooLarge = errors.New("larger than the limit")
 	// ErrMalformed: a request does not follow its schema in its version.
 	ErrMalformed = errors.New("malformed request")
-	// ErrVersion: the version of the request is not one that we can read.
-	ErrVersion = errors.New("unsupported request version")
+	// ErrMalformedAnswer: an answer does not follow its schema in its version.
+	ErrMalformedAnswer = errors.New("malformed answer")
+	// ErrVersion: the version of the request or answer is not one that we can read.
+	ErrVersion = errors.New("unsupported version")
 	// ErrShort: the bytes end before the batch does.
 	ErrShort = errors.New("incomplete record batch")
 	// ErrCorrupt: a record batch or a record in it is not well formed.
