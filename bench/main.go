@@ -34,9 +34,10 @@ Examples:
 
 // cli is the tree of commands.
 type cli struct {
-	Run   runCmd   `cmd:"" default:"withargs" help:"Take measures."`
-	List  listCmd  `cmd:"" help:"List the measures."`
-	Relay relayCmd `cmd:"" help:"Be a bare relay, to compare with."`
+	Run    runCmd    `cmd:"" default:"withargs" help:"Take measures."`
+	List   listCmd   `cmd:"" help:"List the measures."`
+	Ladder ladderCmd `cmd:"" help:"Take the table of what a fence costs on three brokers."`
+	Relay  relayCmd  `cmd:"" help:"Be a bare relay, to compare with."`
 }
 
 // listCmd lists the measures.

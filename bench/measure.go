@@ -60,10 +60,12 @@ type way struct {
 type run struct {
 	targets []*target // the first is the base of ratios
 	seconds time.Duration
-	prefix  string  // of topics
-	rate    float64 // requests/s of the open loop; 0: by what the base does
-	fill    int64   // bytes in the topic of the consumer
-	log     func(format string, args ...any)
+	prefix  string // of topics
+	// replicas of each topic; 0: one.
+	replicas int16
+	rate     float64 // requests/s of the open loop; 0: by what the base does
+	fill     int64   // bytes in the topic of the consumer
+	log      func(format string, args ...any)
 }
 
 // topicFor names the topic of a measure at a target, which fences it if it is a

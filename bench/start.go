@@ -173,7 +173,7 @@ func (s *started) spawn(command *exec.Cmd) error {
 }
 
 // brokerAddress waits until a proxy serves and gives its address for the only
-// broker, where clients would go.
+// broker, where clients would go; of several brokers, that for bootstrap.
 func brokerAddress(ctx context.Context, t *target) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -185,6 +185,9 @@ func brokerAddress(ctx context.Context, t *target) (string, error) {
 		}
 		brokers, err := kadm.NewClient(client).ListBrokers(ctx)
 		client.Close()
+		if err == nil && t.everywhere && len(brokers) > 0 {
+			return t.address, nil
+		}
 		if err == nil && len(brokers) == 1 {
 			return net.JoinHostPort(brokers[0].Host, strconv.Itoa(int(brokers[0].Port))), nil
 		}

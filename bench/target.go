@@ -16,9 +16,11 @@ const dialTimeout = 5 * time.Second
 // target is a way to the broker that clients can be pointed at.
 type target struct {
 	name        string
-	address     string // host:port; every client of the target dials it and no other
+	address     string // host:port; every client of the target dials it and no other, unless everywhere
 	pids        []pid  // of the processes between client and broker; none: nothing to read
 	conditional bool   // topics under run.fencedPrefix are fenced here
+	// everywhere: there are several brokers, so clients go where they are sent to.
+	everywhere bool
 	// twin is a second proxy with the same rules; startTwin starts it. Either may
 	// be nil: ask twinOf.
 	twin      *target
@@ -74,8 +76,10 @@ func (t *target) client(options ...kgo.Opt) (*kgo.Client, error) {
 	all := append([]kgo.Opt{
 		kgo.SeedBrokers(t.address),
 		kgo.ClientID("bench"),
-		kgo.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }),
 	}, options...)
+	if !t.everywhere {
+		all = append(all, kgo.Dialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }))
+	}
 	client, err := kgo.NewClient(all...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)

@@ -32,7 +32,7 @@ func (r *run) makeTopic(ctx context.Context, topic string, partitions int32) err
 	// A name is taken for a moment after its topic is gone.
 	var last error
 	for ctx.Err() == nil {
-		if _, last = admin.CreateTopic(ctx, partitions, 1, nil, topic); last == nil {
+		if _, last = admin.CreateTopic(ctx, partitions, max(r.replicas, 1), nil, topic); last == nil {
 			break
 		}
 		if !errors.Is(last, kerr.TopicAlreadyExists) && !kerr.IsRetriable(last) {
