@@ -16,13 +16,13 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// watchSignals winds the program up at the first signal and ends it at the
-// second.
+// watchSignals winds the program up at the first signal and ends it at the second,
+// with a code that says of no check that it failed.
 func watchSignals(signals <-chan os.Signal, windUp context.CancelFunc) {
 	<-signals
 	windUp()
 	<-signals
-	os.Exit(exitFailed)
+	os.Exit(exitInterrupted)
 }
 
 // endOnHangup has a command that a person runs in a terminal wind up when that is

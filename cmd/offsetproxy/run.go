@@ -17,6 +17,8 @@ const (
 	exitRefused   = 3
 	exitUnknown   = 4
 	exitElsewhere = 5
+	// exitInterrupted is what shells report of who died of SIGINT.
+	exitInterrupted = 130
 )
 
 // environment is what a command may touch of the world.

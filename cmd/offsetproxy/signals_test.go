@@ -119,8 +119,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p.signal(t, syscall.SIGTERM)
 	p.await(t, has(`"msg":"draining"`))
 	p.signal(t, syscall.SIGTERM)
-	if code := p.exit(t); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exit(t); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 }
 

@@ -31,7 +31,7 @@ type verifyCmd struct {
 	AheadShare        float64       `help:"Share of the others that expect an offset beyond the end." default:"0.04"`
 	Seed              uint64        `help:"What choices are made from; default: a new one." placeholder:"N"`
 	RequestTimeout    time.Duration `help:"What brokers are given for an append; writers wait twice as long." default:"1500ms"`
-	Patience          time.Duration `help:"How long an append of unknown fate is sent again." default:"30s"`
+	Patience          time.Duration `help:"How long an append of unknown fate is sent again, and the end of the log is asked for again where more was acknowledged." default:"30s"`
 	Settle            time.Duration `help:"How long to wait before the log is read." default:"2s"`
 	Wait              time.Duration `help:"How long proxies and brokers that are not there are waited for, before the appends and for the log." default:"2m"`
 	JudgeTime         time.Duration `help:"How long porcupine may take." default:"60s"`
@@ -60,7 +60,7 @@ timestamps), rebuilding (each time in other batches), duplicating (twice at once
 idempotent (with a producer id and sequence), end (expects no offset but the end).
 
 Exit status: 0 verified; 1 violations found; 2 the command line is wrong; 3 could not
-be checked.
+be checked, or nothing was decided; 130 ended at once by a second SIGINT.
 
 Examples:
     offsetproxy verify --bootstrap proxy-1:9092 --bootstrap proxy-2:9092 \
@@ -92,6 +92,11 @@ func (c *verifyCmd) Run(env *environment) error {
 	verdict := verify.Judge(history, c.JudgeTime)
 	if verdict.Counts.Transmissions == 0 {
 		return &exitError{exitUnchecked, errors.New("nothing was appended, so that nothing can be checked: is a proxy at the addresses given?")}
+	}
+	if n := verdict.Counts; verdict.Verified() && n.OK+n.Taken+n.NotReached == 0 {
+		return &exitError{exitUnchecked, fmt.Errorf("nothing is wrong, and nothing was decided: of %d appends the fate of %d is unknown, %d were refused for other reasons than their condition, "+
+			"and %d were not sent, so that no promise was made that could be broken. See whether brokers and proxies answer in time (--request-timeout). The history is in %s",
+			n.Operations, n.Unknown, n.Refused, n.NotSent, c.History)}
 	}
 	report := verifyReport{Verdict: verdict, history: history, file: c.History, took: time.Since(began)}
 	if !verdict.Verified() {

@@ -113,3 +113,43 @@ func TestVerifyARun(t *testing.T) {
 		t.Errorf("dev: exit code %d", code)
 	}
 }
+
+// TestVerifyOfNothingButUnknowns: where nothing was promised nothing can be broken,
+// which verifies nothing. What is wrong all the same is told.
+func TestVerifyOfNothingButUnknowns(t *testing.T) {
+	const head = `{"type":"run","run":"ab","topic":"t","proxies":["a:1"],"partitions":1,"writers":1,"seed":1}
+{"type":"begin","partition":0,"offset":0}
+{"type":"op","writer":0,"op":0,"partition":0,"habit":"once","expected":0,"records":1}
+{"type":"try","writer":0,"op":0,"proxy":0,"start":10,"end":20,"outcome":"unknown"}
+{"type":"op","writer":0,"op":1,"partition":0,"habit":"once","expected":0,"records":1}
+{"type":"try","writer":0,"op":1,"proxy":0,"start":30,"end":40,"outcome":"refused","code":6}
+`
+	for name, c := range map[string]struct {
+		rest string
+		want int
+		says string
+	}{
+		"and all may be": {`{"type":"log","partition":0,"offset":0,"names":["0/0/0"]}
+{"type":"read","partition":0,"offset":1}
+`, exitUnchecked, "nothing was decided: of 2 appends the fate of 1 is unknown, 1 were refused"},
+		"and one is misplaced": {`{"type":"log","partition":0,"offset":0,"names":["","0/0/0"]}
+{"type":"read","partition":0,"offset":2}
+`, exitFailed, ""},
+		"and one that was acknowledged": {`{"type":"op","writer":0,"op":2,"partition":0,"habit":"once","expected":0,"records":1}
+{"type":"try","writer":0,"op":2,"proxy":0,"start":50,"end":60,"outcome":"ok","offset":0}
+{"type":"log","partition":0,"offset":0,"names":["0/2/0"]}
+{"type":"read","partition":0,"offset":1}
+`, exitOK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "history.jsonl")
+			if err := os.WriteFile(file, []byte(head+c.rest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got := call(t, "", "verify", "--history", file)
+			if got.code != c.want || !strings.Contains(got.stderr, c.says) || strings.Contains(got.stdout, "\nVERIFIED: ") != (c.want == exitOK) {
+				t.Errorf("code %d, want %d; stdout %q, stderr %q", got.code, c.want, got.stdout, got.stderr)
+			}
+		})
+	}
+}

@@ -49,7 +49,7 @@ var checks = []struct {
 	{"each success lies exactly at its promised offsets", []verify.Kind{verify.SuccessMissing, verify.SuccessMisplaced, verify.Torn}},
 	{"nothing that was refused is in the log", []verify.Kind{verify.TakenInLog, verify.RefusedInLog, verify.NotSentInLog}},
 	{"what is unknown is there once at most, where it was promised", []verify.Kind{verify.UnknownMisplaced, verify.Twice}},
-	{"nothing is there that nobody wrote, and no offset is empty", []verify.Kind{verify.Stranger, verify.Hole}},
+	{"nothing is there that nobody wrote, and no offset is empty", []verify.Kind{verify.Stranger, verify.Altered, verify.Hole}},
 	{"each partition's history is linearizable", []verify.Kind{verify.Order, verify.BeyondEnd, verify.Nonsense}},
 }
 

@@ -135,6 +135,9 @@ func (c *checker) place(s Stored, p Partition, at Offset) {
 	}
 	c.about = s.Record.Append
 	defer func() { c.about = nobody }()
+	if s.Altered {
+		c.violate(Altered, p, at, "%s, is here, with another key or other headers than it was sent with.", c.describe(s.Record))
+	}
 	i := c.index(s.Record)
 	if c.found[i] != NoOffset {
 		c.violate(Twice, p, at, "%s, is here, and in partition %d at offset %d too.", c.describe(s.Record), c.in[i], c.found[i])

@@ -200,6 +200,7 @@ func TestEveryFaultIsFound(t *testing.T) {
 		"a record of nobody":                {func(s story) { s.push(Stored{}) }, Stranger, false},
 		"a record of a writer that is not":  {func(s story) { s.push(Stored{Record: RecordID{AppendID{7, 0}, 0}, Known: true}) }, Stranger, false},
 		"a record that its append has not":  {func(s story) { s.push(s.record(won, 1)) }, Stranger, false},
+		"a record with other headers":       {func(s story) { s.Logs[0].Records[0].Altered = true }, Altered, false},
 		"an offset without a record":        {func(s story) { s.push(Stored{Missing: true}) }, Hole, false},
 		"an end is told that is not":        {func(s story) { s.Ops[0][early].Tries[0].Next = 23 }, BeyondEnd, true},
 		"an end is read that is not":        {func(s story) { s.Reads[0][1].Offset = 23 }, BeyondEnd, true},

@@ -44,8 +44,8 @@ type Config struct {
 	// RequestTimeout is what brokers and proxies are given; default 1.5 s. A
 	// writer waits twice as long, and then counts the outcome as unknown.
 	RequestTimeout time.Duration
-	// Patience is how long an append whose fate is unknown is sent again;
-	// default 30 s.
+	// Patience is how long an append whose fate is unknown is sent again, and the
+	// end of a log asked for again that is before what was told; default 30 s.
 	Patience time.Duration
 	// Settle is how long to wait before the log is read, so that what is still on
 	// its way can land; default 2 s; negative: 0.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Bounds of what a history may say of itself.
@@ -212,6 +213,7 @@ func (h *History) takeLog(l *historyLine) error {
 		if name == "" {
 			s.Missing = true
 		} else if name != strangerName {
+			name, s.Altered = strings.CutPrefix(name, alteredMark)
 			s.Record, s.Known = parseShortName(name)
 		}
 		log.Records = append(log.Records, s)

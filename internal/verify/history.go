@@ -95,6 +95,8 @@ type Stored struct {
 	Known bool
 	// Missing: there is no record.
 	Missing bool
+	// Altered: its key or headers are not those that it was sent with. Only if Known.
+	Altered bool
 }
 
 // PartitionLog is a partition's log as far as it is of the run.

@@ -1,13 +1,17 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/offsetproxy/offsetproxy/internal/appender"
 )
 
 // ErrUnreadable means that the log could not be read.
@@ -21,12 +25,20 @@ type logReader struct {
 	cfg  *Config
 	run  string
 	logs []PartitionLog
-	ends []Offset
+	told []Offset // ends that the log should reach
+	ends []Offset // nil: none is known
+	// until is when ends that are not there are asked for no longer, and settled tells
+	// that they are not asked for again.
+	until   time.Time
+	settled bool
 }
 
-// readLogs reads each partition up to its end as of now.
-func readLogs(ctx context.Context, cfg *Config, run string, begins []Offset) ([]PartitionLog, error) {
-	r := &logReader{cfg: cfg, run: run, logs: make([]PartitionLog, len(begins))}
+// readLogs reads each partition up to its end as of now. Ends before those that
+// writers were told are asked for again, for as long as they have patience: a broker
+// that does not know yet that it leads no more, or how far the log was committed
+// before it led, tells less than there is.
+func readLogs(ctx context.Context, cfg *Config, run string, begins, told []Offset) ([]PartitionLog, error) {
+	r := &logReader{cfg: cfg, run: run, logs: make([]PartitionLog, len(begins)), told: told}
 	for p, at := range begins {
 		r.logs[p].Begin = at
 	}
@@ -37,7 +49,7 @@ func readLogs(ctx context.Context, cfg *Config, run string, begins []Offset) ([]
 		if err == nil {
 			return r.logs, nil
 		}
-		if r.records() > before {
+		if r.records() > before || errors.Is(err, errBehind) {
 			progress = time.Now()
 		}
 		if ctx.Err() != nil || time.Since(progress) > cfg.Wait || errors.Is(err, errDeleted) {
@@ -51,6 +63,7 @@ var (
 	errDeleted  = errors.New("records of the run have been deleted")
 	errNothing  = errors.New("no records come")
 	errTopicEnd = errors.New("the end of a partition is not told")
+	errBehind   = errors.New("a partition ends before what was told")
 )
 
 func (r *logReader) records() (n int) {
@@ -101,9 +114,10 @@ func (r *logReader) client(options ...kgo.Opt) (*kgo.Client, error) {
 		kgo.RetryTimeout(10*time.Second), kgo.MetadataMinAge(100*time.Millisecond))...)
 }
 
-// findEnds asks for the ends, once for all partitions.
+// findEnds asks for the ends of all partitions, unless they are settled. It fails with
+// errBehind while one may not be the true one.
 func (r *logReader) findEnds(ctx context.Context) error {
-	if r.ends != nil {
+	if r.settled {
 		return nil
 	}
 	client, err := r.client()
@@ -132,7 +146,19 @@ func (r *logReader) findEnds(ctx context.Context) error {
 		}
 		ends[p] = Offset(end.Offset)
 	}
-	r.ends = ends
+	if r.ends == nil {
+		r.ends, r.until = ends, time.Now().Add(r.cfg.Patience)
+	}
+	// What was once committed stays so.
+	for p, end := range ends {
+		r.ends[p] = max(r.ends[p], end)
+	}
+	for p, end := range r.ends {
+		if end < r.told[p] && time.Now().Before(r.until) {
+			return fmt.Errorf("%w: partition %d at %d, and %d was told", errBehind, p, end, r.told[p])
+		}
+	}
+	r.settled = true
 	return nil
 }
 
@@ -159,6 +185,23 @@ func (r *logReader) take(record *kgo.Record) {
 	s := Stored{Missing: record.Attrs.IsControl()}
 	if !s.Missing {
 		s.Record, s.Known = parseName(string(record.Value), r.run)
+		s.Altered = s.Known && !asWritten(record)
 	}
 	l.Records = append(l.Records, s)
+}
+
+// asWritten tells whether a record of the run has what batchBuilder gives it besides
+// its value: no key, a condition, and perhaps its name as an append-id.
+func asWritten(record *kgo.Record) bool {
+	headers := record.Headers
+	if record.Key != nil || len(headers) == 0 || headers[0].Key != appender.HeaderExpectedOffset {
+		return false
+	}
+	if expected := string(headers[0].Value); expected != "end" {
+		if at, err := strconv.ParseInt(expected, 10, 64); err != nil || at < 0 {
+			return false
+		}
+	}
+	return len(headers) == 1 ||
+		len(headers) == 2 && headers[1].Key == appender.HeaderAppendID && bytes.Equal(headers[1].Value, record.Value)
 }

@@ -128,6 +128,9 @@ func (r *recorder) log(p Partition, l *PartitionLog) {
 			line = append(line, '"')
 			switch {
 			case s.Known:
+				if s.Altered {
+					line = append(line, alteredMark...)
+				}
 				line = appendShortName(line, s.Record)
 			case !s.Missing:
 				line = append(line, strangerName...)
@@ -143,3 +146,7 @@ func (r *recorder) log(p Partition, l *PartitionLog) {
 // strangerName stands for a record whose value is no name of the run; an offset
 // without a record has the empty name.
 const strangerName = "?"
+
+// alteredMark stands before the name of a record whose key or headers are not those
+// that it was sent with.
+const alteredMark = "!"

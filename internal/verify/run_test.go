@@ -181,7 +181,7 @@ func TestARunIsGivenUp(t *testing.T) {
 	run.begins, run.recorder, run.habits, run.began = []Offset{0}, newRecorder(new(bytes.Buffer)), []Habit{Once}, time.Now()
 	run.cfg.Progress = new(bytes.Buffer)
 	var useless *UselessError
-	if err := run.write(t.Context()); !errors.As(err, &useless) || useless.Code != 44 || useless.Message != unserved.message {
+	if _, err := run.write(t.Context()); !errors.As(err, &useless) || useless.Code != 44 || useless.Message != unserved.message {
 		t.Errorf("got %v", err)
 	}
 }

@@ -61,13 +61,14 @@ func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	for p, at := range begins {
 		r.recorder.write(appendBegin(nil, Partition(p), at))
 	}
-	if err := r.write(ctx); err != nil {
+	told, err := r.write(ctx)
+	if err != nil {
 		return err
 	}
 	// From here on the log is read, whatever was asked for meanwhile.
 	ctx = context.WithoutCancel(ctx)
 	settle(ctx, cfg.Settle)
-	logs, err := readLogs(ctx, &cfg, r.setup.Run, begins)
+	logs, err := readLogs(ctx, &cfg, r.setup.Run, begins, told)
 	if err != nil {
 		_ = r.recorder.flush() // so that what was told is not lost as well
 		return err
@@ -87,14 +88,17 @@ func settle(ctx context.Context, d time.Duration) {
 	}
 }
 
-// write has the writers append until the time is up or ctx ends.
-func (r *running) write(ctx context.Context) error {
+// write has the writers append until the time is up or ctx ends, and gives the
+// furthest end of each partition that one of them was told.
+func (r *running) write(ctx context.Context) (told []Offset, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Duration)
 	defer cancel()
 	r.progress.giveUp = cancel
 	var group sync.WaitGroup
+	var writers []*writer
 	for i := range r.cfg.Writers {
 		w := newWriter(r, i)
+		writers = append(writers, w)
 		group.Go(func() { w.writeLoop(ctx) })
 	}
 	done := make(chan struct{})
@@ -103,7 +107,13 @@ func (r *running) write(ctx context.Context) error {
 	group.Wait()
 	close(done)
 	reporter.Wait()
-	return r.progress.useless()
+	told = slices.Clone(r.begins)
+	for _, w := range writers {
+		for p, end := range w.next {
+			told[p] = max(told[p], end)
+		}
+	}
+	return told, r.progress.useless()
 }
 
 const (

@@ -26,6 +26,8 @@ const (
 	Torn Kind = "batch torn"
 	// Stranger: a record that nobody wrote.
 	Stranger Kind = "stranger"
+	// Altered: a record whose key or headers are not what its writer sent.
+	Altered Kind = "record altered"
 	// Hole: an offset without a record.
 	Hole Kind = "hole"
 	// BeyondEnd: an end was told that the log has not reached.
@@ -53,6 +55,7 @@ var advice = map[Kind]string{
 		"brokers' producer.id.expiration.ms is what the proxies take it for.",
 	Torn:      "Brokers append a batch whole. Look for deletion or compaction of the topic.",
 	Stranger:  "Somebody else wrote to the topic during the run: an earlier run of verify, or a client. Use a topic of its own.",
+	Altered:   "Something between this program and the brokers changed a record. Look for what is in the way.",
 	Hole:      "Transactions, deletion or compaction left it. Use a topic of its own, with cleanup.policy=delete and enough retention.",
 	BeyondEnd: "A refusal or a read told an end that the log does not have: a leader lost what it had committed. Look for unclean leader elections.",
 	Nonsense:  "A refusal says what its own numbers deny. Keep the history and the proxies' logs, and report it.",
