@@ -58,7 +58,7 @@ type conn struct {
 
 	// The clientLoop's own.
 	in       *wire.Inbox
-	frame    []byte   // whole frame being handled, with its length bytes
+	frame    []byte   // frame being handled, with its length bytes: whole, or see coming
 	done     int      // bytes at the front of in that were handled
 	out      [][]byte // to be written upstream, in order
 	outStart int      // where the last of out begins in in
@@ -82,6 +82,7 @@ type conn struct {
 	// lookupUntil ends the readings that the request in frame waits for; zero:
 	// it has not waited for any.
 	lookupUntil time.Time
+	coming      coming
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set
@@ -118,11 +119,16 @@ func (c *conn) clientLoop() error {
 		}
 		c.done += len(c.frame)
 		c.frame = nil
+		if c.coming.left > 0 {
+			if err := c.passRest(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// readFrame makes c.frame the next request. What is queued for upstream is
-// written before it blocks.
+// readFrame makes c.frame the next request, or the front of a long one that passes.
+// What is queued for upstream is written before it blocks.
 func (c *conn) readFrame() error {
 	need := 4
 	for {
@@ -140,22 +146,44 @@ func (c *conn) readFrame() error {
 		}
 		if len(b) >= need && need > 4 {
 			c.frame = b[:need:need]
-			c.p.metrics.received(need)
-			c.activity.Add(1)
-			if c.first {
-				c.first = false
-				c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
-			}
+			c.received(need)
+			c.requestRead()
 			return nil
+		}
+		want := need
+		if need > longRequest {
+			if len(b) >= headBytes && c.passes(b[4:]) {
+				c.frame = b
+				c.coming.left, c.coming.size = need-len(b), need
+				c.received(len(b))
+				return nil
+			}
+			if len(b) < headBytes {
+				want = headBytes
+			}
 		}
 		if err := c.flushUpstream(); err != nil {
 			return err
 		}
-		if err := c.in.Fill(need); err != nil {
+		if err := c.in.Fill(want); err != nil {
 			if err = c.readError(err); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// received counts bytes of requests.
+func (c *conn) received(n int) {
+	c.activity.Add(1)
+	c.p.metrics.received(n)
+}
+
+// requestRead ends the handshake, if the request that was just read is the first.
+func (c *conn) requestRead() {
+	if c.first {
+		c.first = false
+		c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
 	}
 }
 
@@ -176,7 +204,7 @@ func (c *conn) readError(err error) error {
 		}
 		c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
 		return nil
-	case errors.Is(err, io.ErrUnexpectedEOF) && c.first:
+	case c.first && (errors.Is(err, io.ErrUnexpectedEOF) || c.coming.left > 0 && errors.Is(err, io.EOF)):
 		return malformed(reasonTruncated, "closed within the first request")
 	}
 	return errClientClosed
@@ -245,6 +273,7 @@ func (c *conn) finish(cause error) {
 	// What was read before the end is still a request: acks=0 records sent
 	// just before a client closes must not be lost.
 	flushErr := c.flushUpstream()
+	c.cutShort()
 	c.closeAfter(cause)
 	gone := errors.Is(cause, errClientClosed)
 

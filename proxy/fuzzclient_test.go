@@ -104,9 +104,13 @@ func (c *fuzzClient) run() (end int) {
 			}
 			c.send(frames, 0)
 		case stepHalfFrame:
-			size := c.plan.uint16() << 2
-			frame := kafkatest.RequestFrame(c.id(), kmsg.NewPtrListGroupsRequest())
-			binary.BigEndian.PutUint32(frame, uint32(min(size+len(frame), maxClientBytes)+c.plan.upTo(2)<<28))
+			size, how := c.plan.uint16()<<2, c.plan.upTo(4)
+			request := kmsg.Request(kmsg.NewPtrListGroupsRequest()) // passes as it comes
+			if how&2 != 0 {
+				request = produceOf(9, -1) // has to be whole
+			}
+			frame := kafkatest.RequestFrame(c.id(), request)
+			binary.BigEndian.PutUint32(frame, uint32(min(size+len(frame), maxClientBytes)+how&1<<28))
 			c.send(append(frame, make([]byte, size)...), 0)
 		case stepNames:
 			r := kmsg.NewPtrMetadataRequest()

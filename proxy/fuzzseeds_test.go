@@ -35,12 +35,17 @@ func produceStep(version, acks, topic, partition, kind, how, expected byte, lies
 	return append([]byte{stepProduce, 0, version, acks, 0, topic, partition + 1, kind, how, expected}, lies...)
 }
 
-func halfFrame(size int, announced bool) []byte {
-	b := binary.BigEndian.AppendUint16([]byte{stepHalfFrame}, uint16(size>>2))
+// halfFrame announces 256 MiB more than it sends, or as much as it sends, of a request
+// that the proxy has to have whole or of one that passes.
+func halfFrame(size int, announced, whole bool) []byte {
+	how := byte(0)
 	if announced {
-		return append(b, 1)
+		how |= 1
 	}
-	return append(b, 0)
+	if whole {
+		how |= 2
+	}
+	return append(binary.BigEndian.AppendUint16([]byte{stepHalfFrame}, uint16(size>>2)), how)
 }
 
 // namesStep asks for topics, and for so many that do not exist and have long names.
@@ -157,6 +162,15 @@ func fuzzSeeds() (seeds []fuzzSeed) {
 		add(plan(endHalfClosed, steps...), nil, nil)
 		add(plan(endClosed, steps...), nil, nil)
 	}
+	// Requests as long as they may be, that pass as they come or not, in part or whole.
+	for _, whole := range []bool{false, true} {
+		for end := range byte(ends) {
+			for _, size := range []int{200 << 10, 255 << 10} {
+				add(plan(end, requestStep(kmsg.ListGroups, 0, 0), halfFrame(size, false, whole), waitStep, halfFrame(size, false, whole), halfFrame(70<<10, true, whole), waitStep), nil, nil)
+				add(plan(end, halfFrame(size, false, whole), requestStep(kmsg.Metadata, 9, 0), waitStep), []byte{0, 5}, nil)
+			}
+		}
+	}
 	for _, twin := range fuzzTwins {
 		seeds = append(seeds, twin.seed)
 	}
@@ -170,7 +184,7 @@ var fuzzTwins = []struct {
 	seed  fuzzSeed
 	unbar func(c *Config)
 }{
-	{"max_frame_bytes", fuzzSeed{script: plan(endOpen, halfFrame(255<<10, true), halfFrame(255<<10, true), waitStep)},
+	{"max_frame_bytes", fuzzSeed{script: plan(endOpen, halfFrame(255<<10, true, true), halfFrame(255<<10, true, true), waitStep)},
 		func(c *Config) { c.MaxFrameBytes = 1 << 30 }},
 	{"max_pending_requests", fuzzSeed{script: plan(endHalfClosed, pipelined(kmsg.ListGroups, 0, 60), waitStep), broker: bytes.Repeat([]byte{7}, 60)},
 		func(c *Config) { c.MaxPendingRequests = 1 << 20 }},

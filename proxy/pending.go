@@ -203,8 +203,12 @@ func (c *conn) takeAnswer(id int32) (answer, error) {
 	if c.answers.len() == 0 {
 		return answer{}, fmt.Errorf("%w: nothing was asked, correlation id %d", errAnswer, id)
 	}
-	if want := c.answers.at(0).id; id != want {
-		return answer{}, fmt.Errorf("%w: correlation id %d, expected %d", errAnswer, id, want)
+	first := c.answers.at(0)
+	if id != first.id {
+		return answer{}, fmt.Errorf("%w: correlation id %d, expected %d", errAnswer, id, first.id)
+	}
+	if first.slot != nil && first.slot.state == slotBroken {
+		return answer{}, fmt.Errorf("%w: to a request that was sent in part", errAnswer)
 	}
 	a := c.answers.pop()
 	a.leaveRules()

@@ -9,7 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// handle decides what becomes of the request in c.frame.
+// handle decides what becomes of the request in c.frame. Of one that passes the front
+// is enough.
 func (c *conn) handle() error {
 	request := c.frame[4:]
 	h, err := wire.ParseRequestHeader(request)
@@ -73,10 +74,12 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 	if err != nil {
 		return malformed(reasonProduce, "%v", err)
 	}
-	book := c.p.rules.take()
-	c.taken = book
+	if c.taken == nil { // else it passes
+		c.taken = c.p.rules.take()
+	}
+	book := c.taken
 	defer c.leaveRules()
-	if book.most > ModeOff || c.rulesFrom != 0 && c.rulesFrom < book.from || !book.settled() {
+	if c.coming.left == 0 && c.concernedBy(book) {
 		if err := c.openUpstream(); err != nil {
 			if answerErr := c.p.fencing.unreachable(c, book, h, c.frame); answerErr != nil {
 				return answerErr

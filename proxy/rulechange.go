@@ -274,6 +274,19 @@ func (f *fencing) awaitBook(c *conn, e *ruleBook) error {
 	return nil
 }
 
+// outlived reports whether the rest of a request that it has judged is not forwarded
+// any more: others have been in force for too long.
+func (b *ruleBook) outlived() bool {
+	at := b.replacedAt.Load()
+	return at != 0 && instant() >= ps.Instant(at).Add(stragglerMax)
+}
+
+// concernedBy reports whether a Produce has to be looked at: a rule may be for it, or
+// may have been for one that is not answered.
+func (c *conn) concernedBy(book *ruleBook) bool {
+	return book.most > ModeOff || c.rulesFrom != 0 && c.rulesFrom < book.from || !book.settled()
+}
+
 // producedUnder notes by which rules a Produce is judged. The first counts: later
 // ones, of other topics perhaps, do not undo what was sent before a change.
 func (c *conn) producedUnder(book *ruleBook) {
