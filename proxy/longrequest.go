@@ -128,8 +128,8 @@ func (c *conn) cutShort() {
 	}
 	c.mu.Lock()
 	if last := c.answers.len() - 1; last >= 0 {
-		if a := c.answers.at(last); a.sent == c.coming.sent && a.slot.state == slotWaiting {
-			a.slot.state = slotBroken
+		if a := c.answers.at(last); a.sent == c.coming.sent {
+			c.cut, a.slot.state = a.sent, slotBroken
 			c.moved.Broadcast()
 		}
 	}

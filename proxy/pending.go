@@ -118,6 +118,7 @@ type pending struct {
 
 	queued  int64 // requests queued for upstream
 	written int64 // of these, how many were handed to a write
+	cut     int64 // number of the one that was written in part and is not completed; 0: none
 }
 
 // pushSlotLocked appends a slot, after waiting while MaxPendingRequests are
@@ -207,7 +208,7 @@ func (c *conn) takeAnswer(id int32) (answer, error) {
 	if id != first.id {
 		return answer{}, fmt.Errorf("%w: correlation id %d, expected %d", errAnswer, id, first.id)
 	}
-	if first.slot != nil && first.slot.state == slotBroken {
+	if first.sent == c.cut {
 		return answer{}, fmt.Errorf("%w: to a request that was sent in part", errAnswer)
 	}
 	a := c.answers.pop()
@@ -418,7 +419,7 @@ func (c *conn) upstreamEnded(err error) {
 			a.slot.state = slotBroken
 		}
 		told := c.lostLocked(a.sent)
-		strays := a.sent <= c.written
+		strays := a.sent <= c.written && a.sent != c.cut
 		c.mu.Unlock()
 		if a.book != nil {
 			c.p.rules.leave(a.book, strays)
