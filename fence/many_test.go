@@ -2,6 +2,7 @@ package fence
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,17 @@ func crowd(n int, order func(i int) ps.Offset) (*Partition, *Ticket, ps.Now) {
 	return p, first, now
 }
 
+// processorTime is what the tests have used so far, which does not grow with what
+// else the machine has to do.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
 // TestThousandWaiting: the work of an event must stay far from the square of
 // what waits, in whatever order it came.
 func TestThousandWaiting(t *testing.T) {
@@ -43,7 +55,7 @@ func TestThousandWaiting(t *testing.T) {
 		if got := waitingIn(p); got != n {
 			t.Fatalf("%s: got %d waiting, want %d", name, got, n)
 		}
-		begun := time.Now()
+		begun := processorTime(t)
 		won, lost := 0, 0
 		effects := p.Answered(now, at, Answer{BaseOffset: 0, LogAppendTime: -1})
 		for len(effects) > 0 {
@@ -67,7 +79,7 @@ func TestThousandWaiting(t *testing.T) {
 		if won+lost != n+1 || waitingIn(p) > 0 {
 			t.Errorf("%s: got %d won and %d lost of %d, %d waiting", name, won, lost, n+1, waitingIn(p))
 		}
-		if took := time.Since(begun); took > 10*time.Second {
+		if took := processorTime(t) - begun; took > 10*time.Second {
 			t.Errorf("%s: took %v", name, took)
 		}
 	}
@@ -105,14 +117,14 @@ var unknownPlaces = map[string]func(int) ps.Offset{
 func TestThousandUnknown(t *testing.T) {
 	for name, place := range unknownPlaces {
 		p, now := unknowns(1024, place)
-		begun := time.Now()
+		begun := processorTime(t)
 		for range 1000 {
 			p.Tick(now)
 		}
 		if got := waitingIn(p); got != 100 {
 			t.Fatalf("%s: got %d waiting, want 100", name, got)
 		}
-		if took := time.Since(begun); took > 5*time.Second {
+		if took := processorTime(t) - begun; took > 5*time.Second {
 			t.Errorf("%s: 1,000 events took %v", name, took)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -248,17 +249,15 @@ func checkLeaders(t *testing.T, first, second int32) {
 	}
 }
 
-// freePorts finds a bootstrap port with n free ports behind it.
+// freePorts finds a bootstrap port with n free ports behind it, below those that
+// systems use for outgoing connections, of which a busy machine has many, and below
+// where clusters of tests look for theirs.
 func freePorts(t *testing.T, n int) (listen string, brokers proxy.PortRange) {
 	t.Helper()
 	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := first.Addr().(*net.TCPAddr).Port
-		taken := []net.Listener{first}
-		for i := 1; i <= n; i++ {
+		port := 10_000 + rand.IntN(10_000)
+		var taken []net.Listener
+		for i := range n + 1 {
 			next, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+i))
 			if err != nil {
 				break
