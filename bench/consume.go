@@ -11,7 +11,7 @@ import (
 
 // filledBytes is what the topic of the consumer holds. It is read again and
 // again, from the memory of the broker's machine.
-const filledBytes = 256 << 20
+const filledBytes = 1 << 30
 
 var errFewRecords = errors.New("the consumer got nothing")
 
@@ -42,7 +42,9 @@ func setUpConsume(ctx context.Context, r *run) ([]way, error) {
 	}
 	var ways []way
 	for _, t := range r.targets {
-		ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) { return sampleConsume(ctx, r, t, topic) }})
+		ways = append(ways, way{name: t.name, target: t, sample: func(ctx context.Context, _ int) (sample, error) {
+			return sampleConsume(ctx, r, t, topic)
+		}})
 	}
 	return ways, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -54,6 +55,7 @@ type way struct {
 	sample func(ctx context.Context, round int) (sample, error)
 	// beside names other ways, of whose first figure ratios are given as well.
 	beside []string
+	target *target // whose profile is taken with --profiles; nil: none
 }
 
 // run is what measures have in common while they are taken.
@@ -65,6 +67,8 @@ type run struct {
 	replicas int16
 	rate     float64 // requests/s of the open loop; 0: by what the base does
 	fill     int64   // bytes in the topic of the consumer
+	// profiles is the directory for CPU profiles; empty: none are taken.
+	profiles string
 	log      func(format string, args ...any)
 }
 
@@ -72,8 +76,10 @@ type run struct {
 // conditional one. Targets do not share topics, so that what one knows of a
 // topic is not changed behind its back.
 func (r *run) topicFor(measure string, t *target) string {
-	return r.prefixFor(t) + "-" + measure + "-" + t.name
+	return r.prefixFor(t) + "-" + measure + "-" + notInTopics.ReplaceAllString(t.name, "_")
 }
+
+var notInTopics = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 func (r *run) prefixFor(t *target) string {
 	if t.conditional {
@@ -92,7 +98,9 @@ func perTarget(measure string, f func(ctx context.Context, r *run, t *target, to
 			if err := r.makeTopic(ctx, topic, partitions); err != nil {
 				return nil, err
 			}
-			ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) { return f(ctx, r, t, topic) }})
+			ways = append(ways, way{name: t.name, target: t, sample: func(ctx context.Context, _ int) (sample, error) {
+				return f(ctx, r, t, topic)
+			}})
 		}
 		return ways, nil
 	}
@@ -154,6 +162,11 @@ func take(ctx context.Context, r *run, m measure, rounds int) (measured, error) 
 			if round > 0 {
 				samples[i] = append(samples[i], s)
 			}
+		}
+	}
+	if r.profiles != "" {
+		if err := profileAll(ctx, r, m.name, ways, rounds+1); err != nil {
+			return out, err
 		}
 	}
 	for i, w := range ways {

@@ -46,7 +46,7 @@ func setUpOpenLoop(ctx context.Context, r *run) ([]way, error) {
 	every := time.Duration(float64(time.Second) / rate)
 	var ways []way
 	for i, t := range r.targets {
-		ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) {
+		ways = append(ways, way{name: t.name, target: t, sample: func(ctx context.Context, _ int) (sample, error) {
 			return sampleOpenLoop(ctx, r, t, topics[i], every)
 		}})
 	}

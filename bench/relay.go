@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // relayMode is how a bare relay moves bytes.
@@ -97,8 +98,15 @@ func (r *relay) connection(ctx context.Context, client *net.TCPConn) error {
 		_ = client.Close()
 		_ = broker.Close()
 	}
-	return errors.Join(first, <-failed)
+	second := <-failed
+	if errors.Is(first, errGone) {
+		return nil // in the midst of something, which is a client's right
+	}
+	return errors.Join(first, second)
 }
+
+// errGone means that one side has left without a farewell.
+var errGone = errors.New("a side of the connection is gone")
 
 // mover copies from one side to the other until the end.
 type mover func(to, from *net.TCPConn) error
@@ -120,10 +128,10 @@ func (r *relay) movers() (requests, answers mover) {
 // oneWay moves bytes and then tells the other side that there are no more.
 func oneWay(to, from *net.TCPConn, move mover) error {
 	err := move(to, from)
-	if errors.Is(err, net.ErrClosed) {
-		return nil // the other direction has ended it
-	}
 	_ = to.CloseWrite()
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return errGone
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,15 +12,17 @@ import (
 
 // runCmd takes measures.
 type runCmd struct {
-	Target      []string `help:"A way to the broker: NAME=HOST:PORT[,pid=N][,conditional]; the first is the base of ratios." sep:"none" placeholder:"TARGET"`
+	Target      []string `help:"A way to the broker, NAME=HOST:PORT and options as above; the first is the base of ratios." sep:"none" placeholder:"TARGET"`
 	Start       bool     `help:"Start a broker, bare relays, a proxy without rules (off) and one with (require), before other targets."`
 	Program     []string `help:"The offsetproxy to start; NAME=PATH to compare several." sep:"none" default:"bin/offsetproxy" placeholder:"PATH"`
+	Dir         string   `help:"Where the broker of --start keeps its data, some GB; default: /dev/shm if there is one, so that no disk is measured." placeholder:"DIR"`
 	Only        []string `help:"Only targets with these names, with commas; * stands for anything." placeholder:"NAME"`
 	Measure     []string `help:"Only these measures, with commas: names, parts of names, or globs." placeholder:"NAME"`
 	Rounds      int      `help:"Rounds, besides one to warm up." default:"5"`
 	Seconds     float64  `help:"Length of a sample." default:"2.5"`
 	Rate        float64  `help:"Requests/s of the open loop; default: half of what the first target does one by one."`
 	JSON        string   `name:"json" help:"Write the results to FILE as JSON." placeholder:"FILE"`
+	Profiles    string   `help:"Take a round more of each measure and put CPU profiles of the proxies that --start starts into DIR." placeholder:"DIR"`
 	TopicPrefix string   `help:"What the names of topics begin with; topics of such names are deleted." default:"bench"`
 }
 
@@ -33,7 +36,7 @@ func (c *runCmd) Run(ctx context.Context, out *output) (err error) {
 		return fmt.Errorf("%w: --rounds and --seconds must be above 0, and --rate not below", errUsage)
 	}
 	r := &run{
-		seconds: time.Duration(c.Seconds * float64(time.Second)), prefix: c.TopicPrefix, rate: c.Rate, fill: filledBytes,
+		seconds: time.Duration(c.Seconds * float64(time.Second)), prefix: c.TopicPrefix, rate: c.Rate, fill: filledBytes, profiles: c.Profiles,
 		log: func(format string, args ...any) { fmt.Fprintf(out.stderr, format+"\n", args...) },
 	}
 	if c.Start {
@@ -41,7 +44,7 @@ func (c *runCmd) Run(ctx context.Context, out *output) (err error) {
 		for _, text := range c.Program {
 			programs = append(programs, parseProgram(text))
 		}
-		s, err := startAll(ctx, programs, c.TopicPrefix, c.wanted, out)
+		s, err := startAll(ctx, programs, c.TopicPrefix, cmp.Or(c.Dir, dataDir()), c.wanted, out)
 		if err != nil {
 			return fmt.Errorf("start: %w", err)
 		}

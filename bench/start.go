@@ -60,16 +60,34 @@ func (s *started) stop() error {
 	return errors.Join(all...)
 }
 
-// startAll starts a broker, the relays, and for each program a proxy without a
+// memoryDir is where Linux has a file system in memory.
+const memoryDir = "/dev/shm"
+
+// dataDir is where the broker's data go if nobody says where: into memory. A
+// disk that cannot keep up makes every way wait, for a time that depends on
+// what came before.
+func dataDir() string {
+	if info, err := os.Stat(memoryDir); err == nil && info.IsDir() {
+		return memoryDir
+	}
+	return ""
+}
+
+// startAll starts a broker with its data below dir, the relays, and for each program a proxy without a
 // rule and one with. wanted decides by name what is needed. ctx bounds the start.
-func startAll(ctx context.Context, programs []program, prefix string, wanted func(name string) bool, out *output) (s *started, err error) {
+func startAll(ctx context.Context, programs []program, prefix, dir string, wanted func(name string) bool, out *output) (s *started, err error) {
 	s = &started{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: 1, Properties: brokerProperties})
+	data, err := os.MkdirTemp(dir, "bench-")
+	if err != nil {
+		return s, err
+	}
+	s.stops = append(s.stops, func() error { return os.RemoveAll(data) })
+	cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: 1, Properties: brokerProperties, Dir: data})
 	if err != nil {
 		return s, err
 	}
@@ -143,7 +161,8 @@ func (s *started) startProxy(ctx context.Context, t *target, path, broker string
 		return err
 	}
 	port := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+i)) }
-	args = append([]string{"serve", "--bootstrap", broker, "--listen", port(0), "--log-level", "warn",
+	t.admin = port(4)
+	args = append([]string{"serve", "--metrics-listen", t.admin, "--pprof", "--bootstrap", broker, "--listen", port(0), "--log-level", "warn",
 		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+3)}, args...)
 	command := exec.Command(path, args...)
 	command.Stderr = stderr

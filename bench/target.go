@@ -18,7 +18,8 @@ type target struct {
 	name        string
 	address     string // host:port; every client of the target dials it and no other, unless everywhere
 	pids        []pid  // of the processes between client and broker; none: nothing to read
-	conditional bool   // topics under run.fencedPrefix are fenced here
+	conditional bool   // topics under run.topicFor's prefix are fenced here
+	admin       string // host:port that serves /debug/pprof; empty: nothing does
 	// everywhere: there are several brokers, so clients go where they are sent to.
 	everywhere bool
 	// twin is a second proxy with the same rules; startTwin starts it. Either may
@@ -27,7 +28,7 @@ type target struct {
 	startTwin func(ctx context.Context) (*target, error)
 }
 
-// parseTarget understands NAME=HOST:PORT[,pid=N]...[,conditional][,twin=HOST:PORT].
+// parseTarget understands NAME=HOST:PORT and the options of main's help.
 func parseTarget(text string) (target, error) {
 	wrong := func(format string, args ...any) (target, error) {
 		return target{}, fmt.Errorf("%w: target %q: %s", errUsage, text, fmt.Sprintf(format, args...))
@@ -54,8 +55,13 @@ func parseTarget(text string) (target, error) {
 				return wrong("%q is no process id", value)
 			}
 			t.pids = append(t.pids, pid(id))
+		case key == "admin":
+			if _, _, err := net.SplitHostPort(value); err != nil {
+				return wrong("%q is not HOST:PORT", value)
+			}
+			t.admin = value
 		default:
-			return wrong("%q is neither pid=N, conditional nor twin=HOST:PORT", option)
+			return wrong("%q is none of pid=N, admin=HOST:PORT, conditional and twin=HOST:PORT", option)
 		}
 	}
 	return t, nil
