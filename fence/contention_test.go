@@ -27,7 +27,8 @@ type contention struct {
 	hasState  bool
 
 	proxies []*contentionProxy
-	counts  bool // wins count
+	counts  bool // wins and tries count
+	tries   int
 }
 
 // contentionTimes are those of a network and of brokers.
@@ -201,6 +202,9 @@ func (w *contentionWriter) send() {
 	p, c := w.proxy, w.proxy.c
 	c.after(c.some(p.client), func() {
 		w.sent = c.now
+		if c.counts {
+			c.tries++
+		}
 		t := &Ticket{Owner: w, Batch: Batch{
 			Expected: w.next, AtEnd: w.atEnd, Records: []ps.Record{{Digest: c.random.Uint64()}},
 			MaxTimestamp: c.clock().Wall, Connection: w.id, Node: 1,

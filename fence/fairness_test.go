@@ -7,7 +7,7 @@ import (
 )
 
 // testFairness is what the proxy uses.
-var testFairness = Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond}
+var testFairness = Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond, TellWithin: 100 * time.Millisecond}
 
 // contentionSetting is brokers and clients of some kind. Those that starve leave
 // nearly nothing to some proxy unless the others pause.
@@ -150,7 +150,7 @@ func (kind *writersKind) measure(t *testing.T, s contentionSetting) {
 func TestModelPausesCostLittleAlone(t *testing.T) {
 	for _, s := range someSettings() {
 		for _, writers := range []int{1, 6} {
-			with, without := newContention(s.times, testFairness, writers), newContention(s.times, Fairness{}, writers)
+			with, without := newContention(s.times, testFairness, writers), newContention(s.times, Fairness{TellWithin: testFairness.TellWithin}, writers)
 			with.measure(0, lasting(20*time.Second))
 			without.measure(0, lasting(20*time.Second))
 			if got := float64(with.wins()) / float64(without.wins()); got < 0.985 {

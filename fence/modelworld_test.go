@@ -14,7 +14,7 @@ func modelConfig(broken guard) *Config {
 	return &Config{
 		ViewMaxAge: 2 * time.Second, AdmissionWait: 20 * time.Millisecond, ProducerExpiry: 13 * time.Second,
 		ConnectionIdle: 3 * time.Second, Margin: time.Second, SameViewRounds: 8, broken: broken,
-		Fairness: Fairness{ContendedFor: 200 * time.Millisecond, Turn: time.Millisecond, TurnAlone: time.Millisecond},
+		Fairness: Fairness{ContendedFor: 200 * time.Millisecond, Turn: time.Millisecond, TurnAlone: time.Millisecond, TellWithin: 20 * time.Millisecond},
 	}
 }
 

@@ -37,6 +37,7 @@ type Partition struct {
 	// turn and senders are for fairness between proxies, and within this one.
 	turn    turn
 	senders senders
+	racers  racers
 	// tallied counts the effects of this event that senders knows of.
 	tallied int
 	// ackTime is a moving average of the time from sending to acknowledgement.
@@ -93,6 +94,7 @@ func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
 // Admit takes in a batch. Some effect may already send or decide it.
 func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
+	t.racing = p.cfg.Fairness.TellWithin > 0 && p.races(t)
 	p.turn.came(now.Instant, t.Expected)
 	p.senders.came(now.Instant, t.Connection)
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
@@ -208,6 +210,9 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 	if t.beaten {
 		p.lostPlace(t) // somebody was told that this append is theirs
 		return
+	}
+	if !t.AtEnd {
+		p.racers.winner, p.racers.won = t.Connection, t.end()
 	}
 	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
 }

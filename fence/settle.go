@@ -110,6 +110,9 @@ func (p *Partition) identify(now ps.Now, t *Ticket, end ps.Offset) {
 		p.decide(t, Verdict{Kind: Taken, Next: end, LogStart: ps.NoOffset})
 		return
 	}
+	if p.queues(now, t, end) {
+		return
+	}
 	upTo := min(t.end(), end)
 	if p.state.FindUnsettled(t.Expected, t.Records) == nil {
 		if known, ok := p.state.Known(t.Expected, upTo); ok {

@@ -94,6 +94,8 @@ type Ticket struct {
 	admittedAt ps.Instant
 	// detached: nobody waits for the verdict any more.
 	detached bool
+	// racing: see racers.
+	racing bool
 	// tied: a copy of this AtEnd batch was tried at Expected, and what became of
 	// it decides. Without it, equal records there are another batch's.
 	tied bool

@@ -23,6 +23,10 @@ type Fairness struct {
 	// Pauses, and the views read after them, take about a hundredth of the time at
 	// most.
 	TurnAlone time.Duration
+	// TellWithin is the longest that a batch is kept from being told that its place
+	// is taken, while others race for the next ones; 0: it is told at once. See
+	// racers.
+	TellWithin time.Duration
 }
 
 const (

@@ -31,7 +31,7 @@ const (
 
 // fairness is the same in all proxies: one with longer turns would get more than
 // its share.
-var fairness = fence.Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond}
+var fairness = fence.Fairness{ContendedFor: time.Second, Turn: 20 * time.Millisecond, TurnAlone: 250 * time.Millisecond, TellWithin: 100 * time.Millisecond}
 
 // brokerSet is what the fencing needs of the cluster.
 type brokerSet interface {
