@@ -146,6 +146,47 @@ func (p *Produce) PatchTimeout(ms int32) {
 // 32,767 bytes. dst must not overlap the parsed body.
 func (p *Produce) AppendFrame(dst, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int) []byte {
 	start := len(dst)
+	buf := p.appendFrame(dst, clientID, correlationID, acks, timeoutMillis, keep, nil)
+	binary.BigEndian.PutUint32(buf[start:], uint32(len(buf)-start-4))
+	return buf
+}
+
+// leftOut are the records of at least long bytes that were left out of a frame, each
+// in front of the byte at that index.
+type leftOut struct {
+	long    int
+	records []leftOutRecords
+}
+
+type leftOutRecords struct {
+	at    int
+	bytes []byte
+}
+
+// GatherFrame is AppendFrame without a copy of records of at least long bytes: the
+// pieces that it appends to dst are the frame, in order. Such records alias the
+// parsed body, so the pieces are valid for as long as it is. The first piece has at
+// least the frame's length and its header.
+func (p *Produce) GatherFrame(dst [][]byte, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int, long int) [][]byte {
+	var left leftOut
+	left.long = max(long, 1)
+	buf := p.appendFrame(nil, clientID, correlationID, acks, timeoutMillis, keep, &left)
+	size, from := len(buf), 0
+	for _, a := range left.records {
+		dst = append(dst, buf[from:a.at:a.at], a.bytes)
+		size += len(a.bytes)
+		from = a.at
+	}
+	if from < len(buf) {
+		dst = append(dst, buf[from:])
+	}
+	binary.BigEndian.PutUint32(buf, uint32(size-4))
+	return dst
+}
+
+// appendFrame is AppendFrame with the frame's length left zero, and without
+// what left takes.
+func (p *Produce) appendFrame(dst, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int, left *leftOut) []byte {
 	w := fieldWriter{buf: append(dst, 0, 0, 0, 0), flexible: p.Version >= produceFlexible}
 	w.uint16(0) // the api key of Produce
 	w.uint16(uint16(p.Version))
@@ -173,15 +214,24 @@ func (p *Produce) AppendFrame(dst, clientID []byte, correlationID int32, acks in
 		w.arrayLen(n)
 		for _, i := range keep[:n] {
 			w.uint32(uint32(p.Partitions[i].Partition))
-			w.nullableBytes(p.Partitions[i].Records)
+			w.nullableBytesOrLeave(p.Partitions[i].Records, left)
 			w.noTags()
 		}
 		w.noTags()
 		keep = keep[n:]
 	}
 	w.noTags()
-	binary.BigEndian.PutUint32(w.buf[start:], uint32(len(w.buf)-start-4))
 	return w.buf
+}
+
+// nullableBytesOrLeave writes records, or their length only, if left takes them.
+func (w *fieldWriter) nullableBytesOrLeave(records []byte, left *leftOut) {
+	if left == nil || len(records) < left.long {
+		w.nullableBytes(records)
+		return
+	}
+	w.arrayLen(len(records))
+	left.records = append(left.records, leftOutRecords{len(w.buf), records})
 }
 
 // countTopics returns how many topic entries the kept partitions stand in,

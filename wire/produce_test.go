@@ -142,6 +142,30 @@ func checkAppendFrame(t *rapid.T, p *Produce, req *kmsg.ProduceRequest) {
 	if want := formatter.AppendRequest(nil, &want, -77); !bytes.Equal(got[len(prefix):], want) {
 		t.Fatalf("frame of partitions %v:\n got %x\nwant %x", keep, got[len(prefix):], want)
 	}
+	checkGatherFrame(t, p, clientIDBytes, keep, got[len(prefix):])
+}
+
+// checkGatherFrame: the pieces are the frame, and long records are not copied.
+func checkGatherFrame(t *rapid.T, p *Produce, clientID []byte, keep []int, want []byte) {
+	long := rapid.IntRange(1, 100).Draw(t, "long")
+	pieces := p.GatherFrame(nil, clientID, -77, -1, 1234, keep, long)
+	if got := bytes.Join(pieces, nil); !bytes.Equal(got, want) {
+		t.Fatalf("pieces of partitions %v:\n got %x\nwant %x", keep, got, want)
+	}
+	if len(pieces[0]) < 8 {
+		t.Fatalf("first piece of %d bytes", len(pieces[0]))
+	}
+	at := 1
+	for _, k := range keep {
+		records := p.Partitions[k].Records
+		if len(records) < long {
+			continue
+		}
+		if got := pieces[at]; &got[0] != &records[0] || len(got) != len(records) {
+			t.Fatalf("piece %d is not the records of partition %d", at, k)
+		}
+		at += 2
+	}
 }
 
 func checkPatches(t *rapid.T, p *Produce, body []byte) {
