@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 )
 
@@ -36,8 +35,6 @@ const (
 	attributeTransactional = 0x10
 	attributeControl       = 0x20
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // BatchHeader holds the fields of a record batch's header (magic 2).
 type BatchHeader struct {
@@ -160,20 +157,46 @@ func ParseStoredBatch(b []byte) (h BatchHeader, size int, err error) {
 	return h, size, nil
 }
 
+// stampedAnew is the size, in bytes, up to which a second pass over a batch costs less
+// than to derive its checksum.
+const stampedAnew = 2048
+
 // Stamp makes a batch that ParseBatch has accepted the producer's with the
 // given id, epoch and base sequence, and normalises what a broker would
 // otherwise rewrite: the max timestamp (milliseconds; the caller has it from
 // Inspect), the timestamp type and unknown attributes. Only the codec stays
-// of the attributes: the caller has refused transactional batches. The
-// checksum is computed anew; records are untouched.
+// of the attributes: the caller has refused transactional batches. Records are
+// untouched.
+//
+// The checksum is made right again. That of a large batch is derived from the
+// one it had, so where its records were damaged since ParseBatch has verified them, a
+// broker will still see it. A batch that was never sealed has none to derive from; see
+// Seal.
 func Stamp(batch []byte, producerID int64, epoch int16, baseSequence int32, maxTimestamp int64) {
-	_ = batch[batchHeaderSize-1]
+	var before [batchHeaderSize - batchAttributesPos]byte
+	after := batch[batchAttributesPos:batchHeaderSize]
+	large := len(batch) > stampedAnew
+	if large {
+		copy(before[:], after)
+	}
 	batch[batchAttributesPos] = 0
 	batch[batchAttributesPos+1] &= attributeCodec
 	binary.BigEndian.PutUint64(batch[batchMaxTimePos:], uint64(maxTimestamp))
 	binary.BigEndian.PutUint64(batch[batchProducerIDPos:], uint64(producerID))
 	binary.BigEndian.PutUint16(batch[batchProducerEpochPos:], uint16(epoch))
 	binary.BigEndian.PutUint32(batch[batchBaseSequencePos:], uint32(baseSequence))
+	if !large {
+		Seal(batch)
+		return
+	}
+	checksum := binary.BigEndian.Uint32(batch[batchCRCPos:])
+	checksum = changedChecksum(checksum, before[:], after, len(batch)-batchHeaderSize)
+	binary.BigEndian.PutUint32(batch[batchCRCPos:], checksum)
+}
+
+// Seal gives a batch of magic 2, of 61 bytes at least, the checksum of its bytes.
+func Seal(batch []byte) {
+	_ = batch[batchHeaderSize-1]
 	binary.BigEndian.PutUint32(batch[batchCRCPos:], batchChecksum(batch))
 }
 
@@ -188,10 +211,6 @@ func checkMagic(b []byte) error {
 	default:
 		return fmt.Errorf("magic %d: %w", int8(b[batchMagicPos]), ErrCorrupt)
 	}
-}
-
-func batchChecksum(batch []byte) uint32 {
-	return crc32.Checksum(batch[batchAttributesPos:], castagnoli)
 }
 
 // readBatchHeader wants at least batchHeaderSize bytes.

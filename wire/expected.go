@@ -69,19 +69,15 @@ func parseDecimal(value []byte) (int64, RecordFault) {
 	if value[0] == '+' || value[0] == '-' {
 		return 0, FaultSign
 	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, FaultNotDecimal
-		}
-	}
-	if len(value) > 19 {
-		return 0, FaultTooLarge
-	}
 	var n uint64 // 19 digits fit in 64 bits unsigned
 	for _, c := range value {
-		n = n*10 + uint64(c-'0')
+		digit := c - '0'
+		if digit > 9 {
+			return 0, FaultNotDecimal
+		}
+		n = n*10 + uint64(digit)
 	}
-	if n >= math.MaxInt64 {
+	if len(value) > 19 || n >= math.MaxInt64 {
 		return 0, FaultTooLarge
 	}
 	return int64(n), 0

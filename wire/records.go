@@ -1,17 +1,10 @@
 package wire
 
-import (
-	"hash/maphash"
-	"math"
-)
+import "math"
 
 // minRecordSize is the least that a record takes: its length, attributes,
 // two deltas, two null lengths and a header count, one byte each.
 const minRecordSize = 7
-
-// digestSeed makes digests comparable within the process, and unpredictable
-// for whoever writes the records.
-var digestSeed = maphash.MakeSeed()
 
 // HeaderNames are the names of the record headers that carry a condition.
 // An empty name means its default.
@@ -39,7 +32,7 @@ type record struct {
 	digest         uint64
 
 	// How often the two headers were given, and the last value of each, nil
-	// if null. The values alias the payload.
+	// if null, undefined if it was not given. The values alias the payload.
 	expectedCount int
 	expected      []byte
 	appendIDCount int
@@ -60,57 +53,111 @@ type recordReader struct {
 
 // next reads the record at payload[at:] into r and returns where the one
 // after it starts, or −1 if the record is not well formed.
+//
+// Nearly all varints have one or two bytes, so these are read here, and in
+// headers, without a call. Such a read may go past the record's end, into the
+// payload, which the comparison at the end finds.
 func (rr *recordReader) next(payload []byte, at int, r *record) int {
-	length, at, _ := readVarint(payload, at)
+	u, n := shortVarint(payload, at)
+	length := unzigzag(u)
+	if at += n; n == 0 {
+		length, at, _ = readVarint(payload, at)
+	}
 	if at < 0 || length < 0 || int(length) > len(payload)-at {
 		return -1
 	}
 	end := at + int(length)
-	b := payload[:end]
 	at++ // attributes, of which none is defined
-	*r = record{}
-	r.timestampDelta, at = readVarlong(b, at)
-	if at < 0 {
-		return -1
+	u, n = shortVarint(payload, at)
+	r.timestampDelta = int64(unzigzag(u))
+	if at += n; n == 0 {
+		if r.timestampDelta, at = readVarlong(payload[:end], at); at < 0 {
+			return -1
+		}
 	}
-	if r.offsetDelta, at, _ = readVarint(b, at); at < 0 {
-		return -1
+	u, n = shortVarint(payload, at)
+	r.offsetDelta = unzigzag(u)
+	if at += n; n == 0 {
+		if r.offsetDelta, at, _ = readVarint(payload[:end], at); at < 0 {
+			return -1
+		}
 	}
-	content := at
-	_, at, canonicalKey := readNullable(b, at)
-	_, at, canonicalValue := readNullable(b, at)
-	at, canonicalHeaders := rr.headers(b, at, r)
+	content, canonical := at, true
+	for range 2 { // key and value
+		u, n := shortVarint(payload, at)
+		switch {
+		case n == 0:
+			var c bool
+			if _, at, c = readNullable(payload[:end], at); at < 0 {
+				return -1
+			}
+			canonical = canonical && c
+		case u&1 == 0:
+			at += n + int(u>>1)
+		default:
+			at += n
+			canonical = canonical && u == 1 // −1
+		}
+	}
+	r.expectedCount, r.appendIDCount = 0, 0
+	if at < end && payload[at] == 0 { // no headers
+		at++
+	} else {
+		if at > end {
+			return -1
+		}
+		var c bool
+		at, c = rr.headers(payload[:end], at, r)
+		canonical = canonical && c
+	}
 	if at != end {
 		return -1
 	}
-	if canonicalKey && canonicalValue && canonicalHeaders {
-		r.digest = maphash.Bytes(digestSeed, b[content:])
+	if canonical {
+		r.digest = digestOf(payload[content:end])
 	} else {
-		rr.scratch = appendCanonical(rr.scratch[:0], b[content:])
-		r.digest = maphash.Bytes(digestSeed, rr.scratch)
+		rr.scratch = appendCanonical(rr.scratch[:0], payload[content:end])
+		r.digest = digestOf(rr.scratch)
 	}
 	return end
 }
 
 // headers reads a record's headers and returns the position behind them or −1.
 func (rr *recordReader) headers(b []byte, at int, r *record) (end int, canonical bool) {
-	count, at, canonical := readVarint(b, at)
+	u, n := shortVarint(b, at)
+	count, canonical := unzigzag(u), true
+	if at += n; n == 0 {
+		count, at, canonical = readVarint(b, at)
+	}
 	// A header takes two bytes at least.
 	if at < 0 || count < 0 || int(count) > (len(b)-at)/2 {
 		return -1, false
 	}
 	for range count {
-		var size int32
-		var keyCanonical, valueCanonical bool
-		if size, at, keyCanonical = readVarint(b, at); at < 0 || size < 0 || int(size) > len(b)-at {
-			return -1, false
+		var key, value []byte
+		u, n := shortVarint(b, at)
+		if n != 0 && u&1 == 0 && int(u>>1) <= len(b)-at-n {
+			key = b[at+n : at+n+int(u>>1)]
+		} else {
+			size, next, c := readVarint(b, at)
+			if next < 0 || size < 0 || int(size) > len(b)-next {
+				return -1, false
+			}
+			n, key, canonical = next-at, b[next:next+int(size)], canonical && c
 		}
-		key := b[at : at+int(size)]
-		var value []byte
-		if value, at, valueCanonical = readNullable(b, at+int(size)); at < 0 {
-			return -1, false
+		at += n + len(key)
+		u, n = shortVarint(b, at)
+		if n != 0 && u&1 == 0 && int(u>>1) <= len(b)-at-n {
+			at += n
+			value = b[at : at+int(u>>1) : at+int(u>>1)]
+			at += len(value)
+		} else {
+			var c bool
+			if value, at, c = readNullable(b, at); at < 0 {
+				return -1, false
+			}
+			canonical = canonical && c
 		}
-		canonical = canonical && keyCanonical && valueCanonical
 		// Not a switch on string(key): that one copies the key.
 		if string(key) == rr.names.ExpectedOffset {
 			r.expectedCount++
@@ -161,6 +208,25 @@ func readNullable(b []byte, at int) (field []byte, next int, canonical bool) {
 	}
 	return b[at : at+int(size) : at+int(size)], at + int(size), canonical
 }
+
+// shortVarint reads a varint of one byte, or of two where one would not do; size
+// is 0 if there is neither.
+func shortVarint(b []byte, at int) (u uint32, size int) {
+	if uint(at) < uint(len(b)) {
+		low := uint32(b[at])
+		if low < 0x80 {
+			return low, 1
+		}
+		if uint(at+1) < uint(len(b)) {
+			if high := uint32(b[at+1]); high-1 < 0x7f {
+				return low&0x7f | high<<7, 2
+			}
+		}
+	}
+	return 0, 0
+}
+
+func unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }
 
 // readVarint reads a zigzag varint of 32 bits at b[at:]; next is −1 if there
 // is none, or if at was. canonical means that no shorter encoding exists.

@@ -259,6 +259,7 @@ func probeRecords(id int64, sequence int32, timestamp int64) []byte {
 	}
 	records := batch.AppendTo(nil)
 	binary.BigEndian.PutUint32(records[8:], uint32(len(records)-12))
+	wire.Seal(records)
 	wire.Stamp(records, id, 0, sequence, timestamp)
 	return records
 }
