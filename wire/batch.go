@@ -173,12 +173,12 @@ const stampedAnew = 2048
 // broker will still see it. A batch that was never sealed has none to derive from; see
 // Seal.
 func Stamp(batch []byte, producerID int64, epoch int16, baseSequence int32, maxTimestamp int64) {
-	var before [batchHeaderSize - batchAttributesPos]byte
-	after := batch[batchAttributesPos:batchHeaderSize]
 	large := len(batch) > stampedAnew
+	before := uint32(0)
 	if large {
-		copy(before[:], after)
+		before = frontChecksum(batch)
 	}
+	_ = batch[batchHeaderSize-1]
 	batch[batchAttributesPos] = 0
 	batch[batchAttributesPos+1] &= attributeCodec
 	binary.BigEndian.PutUint64(batch[batchMaxTimePos:], uint64(maxTimestamp))
@@ -190,7 +190,7 @@ func Stamp(batch []byte, producerID int64, epoch int16, baseSequence int32, maxT
 		return
 	}
 	checksum := binary.BigEndian.Uint32(batch[batchCRCPos:])
-	checksum = changedChecksum(checksum, before[:], after, len(batch)-batchHeaderSize)
+	checksum = changedChecksum(checksum, before, frontChecksum(batch), len(batch)-batchHeaderSize)
 	binary.BigEndian.PutUint32(batch[batchCRCPos:], checksum)
 }
 

@@ -164,3 +164,29 @@ func TestParseStoredBatch(t *testing.T) {
 		})
 	}
 }
+
+// TestStampOfLargeBatches: the checksum that is derived is that of the bytes, also
+// when the batch is stamped again; and it hides no damage.
+func TestStampOfLargeBatches(t *testing.T) {
+	for _, size := range []int{batchHeaderSize, stampedAnew - 1, stampedAnew, stampedAnew + 1, 70_001, 1 << 20} {
+		payload := make([]byte, size-batchHeaderSize)
+		for i := range payload {
+			payload[i] = byte(i * 13)
+		}
+		batch := sealBatch(payload, 0x08|int16(CodecZstd), 1)
+		for sequence := range int32(3) {
+			Stamp(batch, math.MaxInt64-int64(sequence), int16(sequence)-1, sequence*1_000_003, int64(sequence)<<50)
+			if h, err := ParseBatch(batch); err != nil || h.BaseSequence != sequence*1_000_003 {
+				t.Fatalf("%d bytes, stamped for the time %d: %+v, %v", size, sequence, h, err)
+			}
+		}
+		if size <= stampedAnew {
+			continue
+		}
+		batch[len(batch)-1] ^= 0x10
+		Stamp(batch, 1, 2, 3, 4)
+		if _, err := ParseBatch(batch); !errors.Is(err, ErrBadCRC) {
+			t.Errorf("%d bytes, damaged and then stamped: got %v, want %v", size, err, ErrBadCRC)
+		}
+	}
+}

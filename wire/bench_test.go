@@ -21,9 +21,9 @@ func benchRecords(n int) []kmsg.Record {
 }
 
 func BenchmarkStamp(b *testing.B) {
-	for _, payload := range []int{228 - 61, 70_000} {
-		b.Run(fmt.Sprintf("%dB", payload+61), func(b *testing.B) {
-			batch := sealBatch(make([]byte, payload), 0, 1)
+	for _, size := range []int{228, 2000, 64 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			batch := sealBatch(make([]byte, size-batchHeaderSize), 0, 1)
 			b.SetBytes(int64(len(batch)))
 			for b.Loop() {
 				Stamp(batch, 1, 0, 7, testFirstTimestamp)
@@ -32,14 +32,64 @@ func BenchmarkStamp(b *testing.B) {
 	}
 }
 
-func BenchmarkParseProduce(b *testing.B) {
-	body := sampleProduce(9, make([]byte, 300_000))
-	var p Produce
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := p.Parse(body, 9); err != nil {
-			b.Fatal(err)
+// BenchmarkUncompressed is all that is done with a batch that is fenced: verified,
+// inspected and stamped.
+func BenchmarkUncompressed(b *testing.B) {
+	for _, shape := range []struct{ records, size int }{{1024, 1 << 10}, {1, 64 << 10}, {1, 200}} {
+		records := make([]kmsg.Record, shape.records)
+		for i := range records {
+			records[i] = kmsg.Record{Value: make([]byte, shape.size), Headers: []kmsg.Header{header("expected-offset", fmt.Append(nil, 100_000+i))}}
 		}
+		batch := buildBatch(b, CodecNone, records)
+		in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
+		b.Run(fmt.Sprintf("%dx%dB", shape.records, shape.size), func(b *testing.B) {
+			b.SetBytes(int64(len(batch)))
+			b.ReportAllocs()
+			for b.Loop() {
+				h, err := ParseBatch(batch)
+				if err != nil {
+					b.Fatal(err)
+				}
+				found, err := in.InspectWithin(h, batch, testMaxDecompressed)
+				if err != nil {
+					b.Fatal(err)
+				}
+				Stamp(batch, 1, 0, 7, found.MaxTimestamp)
+			}
+		})
+	}
+}
+
+// BenchmarkParseProduce reads a request, and makes one of half of it.
+func BenchmarkParseProduce(b *testing.B) {
+	for _, partitions := range []int{1, 250} {
+		req := kmsg.NewPtrProduceRequest()
+		req.Version = 9
+		req.Topics = append(req.Topics, kmsg.ProduceRequestTopic{Topic: "orders"})
+		var keep []int
+		for i := range partitions {
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ProduceRequestTopicPartition{Partition: int32(i), Records: make([]byte, 300)})
+			if i%2 == 0 {
+				keep = append(keep, i)
+			}
+		}
+		body := req.AppendTo(nil)
+		var p Produce
+		b.Run(fmt.Sprintf("parse/%d", partitions), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.Parse(body, 9); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("frame/%d", partitions), func(b *testing.B) {
+			frame := make([]byte, 0, 2*len(body))
+			b.ReportAllocs()
+			for b.Loop() {
+				p.AppendFrame(frame, []byte("client"), 1, -1, 1, keep)
+			}
+		})
 	}
 }
 

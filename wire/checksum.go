@@ -4,6 +4,11 @@ import "hash/crc32"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// frontChecksum is the checksum of a batch's header alone.
+func frontChecksum(batch []byte) uint32 {
+	return crc32.Checksum(batch[batchAttributesPos:batchHeaderSize], castagnoli)
+}
+
 // batchChecksum is the checksum of a batch's bytes.
 func batchChecksum(batch []byte) uint32 {
 	return crc32.Checksum(batch[batchAttributesPos:], castagnoli)
@@ -11,21 +16,15 @@ func batchChecksum(batch []byte) uint32 {
 
 // A CRC is linear: those of two messages of one length differ by what their
 // difference alone would leave in the register. So when a few bytes change at the
-// front of many, the new checksum follows from the old one: the change is put
-// through the register, and then as many zero bytes as come behind. That is a
+// front of many, the new checksum follows from the old one: by what the change makes
+// of the checksum of those few, and then as many zero bytes as come behind. That is a
 // multiplication by x to the power of 8 for each byte, modulo the polynomial.
 
-// changedChecksum is the checksum of a message whose first bytes were before and
-// are after, of equal length, with rest more bytes behind them that have not changed;
-// checksum was that of the message before. It overwrites before.
-func changedChecksum(checksum uint32, before, after []byte, rest int) uint32 {
-	for i := range before {
-		before[i] ^= after[i]
-	}
-	// Update inverts its register on the way in and out; the difference
-	// begins with an empty one.
-	difference := ^crc32.Update(^uint32(0), castagnoli, before)
-	return checksum ^ crcTimesZeros(difference, rest)
+// changedChecksum is the checksum of a message whose first bytes have changed, with
+// rest more bytes behind them that have not; checksum was that of the whole message,
+// before and after are those of its first bytes alone.
+func changedChecksum(checksum, before, after uint32, rest int) uint32 {
+	return checksum ^ crcTimesZeros(before^after, rest)
 }
 
 // crcPoly is Castagnoli's polynomial, its bits reversed like those of all

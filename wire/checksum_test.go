@@ -8,10 +8,9 @@ import (
 
 // changed returns what changedChecksum says, and what it should.
 func changed(message []byte, after []byte) (got, want uint32) {
-	checksum := crc32.Checksum(message, castagnoli)
-	before := bytes.Clone(message[:len(after)])
+	checksum, before := crc32.Checksum(message, castagnoli), crc32.Checksum(message[:len(after)], castagnoli)
 	copy(message, after)
-	got = changedChecksum(checksum, before, after, len(message)-len(after))
+	got = changedChecksum(checksum, before, crc32.Checksum(after, castagnoli), len(message)-len(after))
 	return got, crc32.Checksum(message, castagnoli)
 }
 

@@ -27,6 +27,15 @@ func (r *fieldReader) take(n int) []byte {
 	return b
 }
 
+// skip steps over the given bytes, if they are what comes next.
+func (r *fieldReader) skip(bytes string) bool {
+	if r.failed || len(r.buf)-r.at < len(bytes) || string(r.buf[r.at:r.at+len(bytes)]) != bytes {
+		return false
+	}
+	r.at += len(bytes)
+	return true
+}
+
 func (r *fieldReader) uint16() uint16 {
 	if b := r.take(2); b != nil {
 		return binary.BigEndian.Uint16(b)
@@ -44,17 +53,25 @@ func (r *fieldReader) uint32() uint32 {
 // uvarint reads at most five bytes and 32 bits. Overlong encodings are fine:
 // librdkafka reserves the room of a length before it knows it.
 func (r *fieldReader) uvarint() uint32 {
+	if uint(r.at) < uint(len(r.buf)) && r.buf[r.at] < 0x80 && !r.failed {
+		r.at++
+		return uint32(r.buf[r.at-1])
+	}
+	return r.longUvarint()
+}
+
+func (r *fieldReader) longUvarint() uint32 {
+	if r.failed {
+		return 0
+	}
 	var v uint64
-	for shift := 0; shift < 35; shift += 7 {
-		b := r.take(1)
-		if b == nil {
-			return 0
-		}
-		v |= uint64(b[0]&0x7f) << shift
-		if b[0] < 0x80 {
+	for i, c := range r.buf[r.at:min(r.at+5, len(r.buf))] {
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
 			if v > math.MaxUint32 {
 				break
 			}
+			r.at += i + 1
 			return uint32(v)
 		}
 	}
@@ -131,6 +148,9 @@ func (r *fieldReader) skipTags() bool {
 		return false
 	}
 	count := r.uvarint()
+	if count == 0 {
+		return false
+	}
 	for n := count; n > 0 && !r.failed; n-- {
 		r.uvarint()
 		size := r.uvarint()
@@ -140,7 +160,7 @@ func (r *fieldReader) skipTags() bool {
 		}
 		r.take(int(size))
 	}
-	return count > 0
+	return true
 }
 
 // fieldWriter is the inverse of fieldReader.

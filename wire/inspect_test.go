@@ -411,9 +411,13 @@ func TestInspectAllocatesNothing(t *testing.T) {
 		}
 		in := NewInspector(HeaderNames{}, EncodingDecimal, testMaxDecompressed)
 		got := testing.AllocsPerRun(200, func() {
+			if _, err := ParseBatch(batch); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := in.Inspect(h, batch); err != nil {
 				t.Fatal(err)
 			}
+			Stamp(batch, 1, 0, 7, testFirstTimestamp)
 		})
 		if got != 0 {
 			t.Errorf("%s: %v allocations a batch, want 0", name, got)

@@ -73,17 +73,16 @@ type ProduceAnswer struct {
 // ones, and bytes after the last field are ignored, as kmsg does. Errors wrap
 // ErrMalformedAnswer or ErrVersion; after one the view has no partitions.
 func (a *ProduceAnswer) Parse(body []byte, version int16) error {
-	index := a.index
-	index.forget()
-	*a = ProduceAnswer{Version: version, index: index}
+	a.index.forget()
+	a.Version, a.ThrottleMillis, a.Partitions, a.Tagged = version, 0, 0, false
+	a.body, a.walk = nil, answerWalk{}
 	if version < MinProduceVersion || version > MaxProduceVersion {
 		return fmt.Errorf("produce answer version %d: %w", version, ErrVersion)
 	}
 	w := beginAnswer(body, version)
-	var p AnsweredPartition
 	n := 0
 	for w.nextTopic() {
-		for w.nextPartition(&p) {
+		for w.nextPartition(nil) {
 			n++
 		}
 	}
@@ -129,15 +128,18 @@ const answerScanned = 16
 // Brokers that keep answers in a hash table use no order at all. Where the answer has
 // a partition twice, any of the two may be found.
 func (a *ProduceAnswer) Find(topic string, id [16]byte, partition int32) (p AnsweredPartition, ok bool) {
-	before := a.walk
-	if a.walk.next(&p) && p.is(topic, id, partition) {
+	if a.walk.isNext(topic, id, partition) {
+		a.walk.nextPartition(&p)
 		return p, true
 	}
 	if a.Partitions > answerScanned {
+		before := a.walk
+		if a.walk.next(&p) && p.is(topic, id, partition) { // the first of its topic
+			return p, true
+		}
 		a.walk = before
 		return a.index.find(a, topic, id, partition)
 	}
-	a.walk = before
 	for range a.Partitions {
 		if !a.walk.next(&p) {
 			a.Rewind()
@@ -168,6 +170,12 @@ type answerWalk struct {
 	topicID    [16]byte
 }
 
+// isNext reports whether the topic's next partition is the one given.
+func (w *answerWalk) isNext(topic string, id [16]byte, partition int32) bool {
+	return w.partitions > 0 && len(w.r.buf)-w.r.at >= 4 && int32(binary.BigEndian.Uint32(w.r.buf[w.r.at:])) == partition &&
+		string(w.topic) == topic && w.topicID == id
+}
+
 func beginAnswer(body []byte, version int16) answerWalk {
 	w := answerWalk{r: fieldReader{buf: body, flexible: version >= produceFlexible}, version: version}
 	w.topics = max(0, w.r.nullableArrayLen())
@@ -195,8 +203,8 @@ func (w *answerWalk) beginTopic() {
 	w.open = true
 }
 
-// nextPartition reads the topic's next partition; false at its end, which it
-// steps over, and after a failure.
+// nextPartition reads the topic's next partition, or steps over it if p is nil; false
+// at the topic's end, which it steps over, and after a failure.
 func (w *answerWalk) nextPartition(p *AnsweredPartition) bool {
 	if w.partitions == 0 || w.r.failed {
 		if w.open {
@@ -219,9 +227,12 @@ func (w *answerWalk) next(p *AnsweredPartition) bool {
 	return true
 }
 
+// noErrorNoTags is how nearly all partitions end in the flexible versions: no error
+// records, a null message, no tagged fields.
+const noErrorNoTags = "\x01\x00\x00"
+
 // readPartition takes the fields of fixed size at once.
 func (w *answerWalk) readPartition(p *AnsweredPartition) {
-	p.Topic, p.TopicID = w.topic, w.topicID
 	size := 4 + 2 + 8
 	if w.version >= answerAppendTime {
 		size += 8
@@ -230,27 +241,30 @@ func (w *answerWalk) readPartition(p *AnsweredPartition) {
 		size += 8
 	}
 	b := w.r.take(size)
-	if b == nil {
+	var records, message []byte
+	if w.version >= answerErrors && !(w.r.flexible && w.r.skip(noErrorNoTags)) {
+		records = w.r.errorRecords()
+		message = w.r.nullableString()
+		if w.r.skipTags() {
+			w.tagged = true
+		}
+	}
+	if p == nil || w.r.failed {
 		return
 	}
-	p.Partition = int32(binary.BigEndian.Uint32(b))
-	p.ErrorCode = int16(binary.BigEndian.Uint16(b[4:]))
-	p.BaseOffset = int64(binary.BigEndian.Uint64(b[6:]))
+	be := binary.BigEndian
+	p.Topic, p.TopicID = w.topic, w.topicID
+	p.Partition = int32(be.Uint32(b))
+	p.ErrorCode = int16(be.Uint16(b[4:]))
+	p.BaseOffset = int64(be.Uint64(b[6:]))
 	p.LogAppendTime, p.LogStartOffset = -1, -1
 	if w.version >= answerAppendTime {
-		p.LogAppendTime = int64(binary.BigEndian.Uint64(b[14:]))
+		p.LogAppendTime = int64(be.Uint64(b[14:]))
 	}
 	if w.version >= answerLogStart {
-		p.LogStartOffset = int64(binary.BigEndian.Uint64(b[22:]))
+		p.LogStartOffset = int64(be.Uint64(b[22:]))
 	}
-	p.ErrorRecords, p.ErrorMessage = nil, nil
-	if w.version >= answerErrors {
-		p.ErrorRecords = w.r.errorRecords()
-		p.ErrorMessage = w.r.nullableString()
-	}
-	if w.r.skipTags() {
-		w.tagged = true
-	}
+	p.ErrorRecords, p.ErrorMessage = records, message
 }
 
 // errorRecords returns an array of error records as it is encoded, nil if it
