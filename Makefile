@@ -58,7 +58,7 @@ check: ## format, vet, staticcheck, architecture
 .PHONY: unit
 unit: ## unit tests with the race detector; allocations, memory and the long model without
 	$(GO) test -race $(UNIT_PACKAGES)
-	$(GO) test -run='Allocates|MemoryFlat|SeesEachLimit' ./wire ./fence ./proxy
+	$(GO) test -run='Allocates|MemoryFlat|SeesEachLimit|Socket' ./wire ./fence ./proxy
 	@$(MAKE) --no-print-directory model
 
 .PHONY: model

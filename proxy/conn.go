@@ -42,6 +42,7 @@ var longAgo = time.Unix(1, 0)
 type conn struct {
 	p      *Proxy
 	client net.Conn
+	down   io.ReadWriter // reads and writes client
 	id     ps.ConnectionID
 	target int32 // broker whose listener accepted it; unknownNode: bootstrap
 
@@ -53,8 +54,9 @@ type conn struct {
 
 	// Set by the clientLoop before the upstreamLoop starts, then constant.
 	upstream net.Conn
-	node     int32      // broker that upstream goes to; unknownNode before
-	openedAt ps.Instant // upstream was open by then
+	up       io.ReadWriter // reads and writes upstream
+	node     int32         // broker that upstream goes to; unknownNode before
+	openedAt ps.Instant    // upstream was open by then
 
 	// The clientLoop's own.
 	in       *wire.Inbox
@@ -92,11 +94,11 @@ type conn struct {
 }
 
 func newConn(p *Proxy, client net.Conn, target int32) *conn {
-	c := &conn{p: p, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
+	c := &conn{p: p, client: client, down: fast(client), id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
 	c.moved.L = &c.mu
 	c.oldReads.perSecond = p.cfg.OldReadsPerSecond
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.in = wire.NewInbox(c.client, inboxBytes, p.cfg.MaxFrameBytes+4)
+	c.in = wire.NewInbox(c.down, inboxBytes, p.cfg.MaxFrameBytes+4)
 	return c
 }
 
@@ -366,7 +368,7 @@ func (c *conn) writeClient(buf []byte) {
 	if dead {
 		return
 	}
-	if _, err := c.client.Write(buf); err != nil {
+	if _, err := c.down.Write(buf); err != nil {
 		c.clientLost()
 		return
 	}

@@ -123,7 +123,7 @@ func (c *conn) writeOut() error {
 	c.mu.Unlock()
 	var err error
 	if len(c.out) == 1 {
-		_, err = c.upstream.Write(c.out[0])
+		_, err = c.up.Write(c.out[0])
 	} else {
 		pieces := net.Buffers(c.out)
 		_, err = pieces.WriteTo(c.upstream)
@@ -147,6 +147,7 @@ func (c *conn) openUpstream() error {
 	}
 	c.mu.Lock()
 	c.upstream, c.node, c.openedAt = upstream, node, openedAt
+	c.up = fast(upstream)
 	aborted := c.aborted
 	c.mu.Unlock()
 	if aborted {

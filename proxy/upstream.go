@@ -23,7 +23,7 @@ type downlink struct {
 
 // upstreamLoop reads answers until the upstream connection ends.
 func (c *conn) upstreamLoop() {
-	d := &downlink{c: c, in: wire.NewInbox(c.upstream, inboxBytes, c.p.cfg.MaxRewrittenBytes+4)}
+	d := &downlink{c: c, in: wire.NewInbox(c.up, inboxBytes, c.p.cfg.MaxRewrittenBytes+4)}
 	err := d.relay()
 	d.flush()
 	if errors.Is(err, errAnswer) || errors.Is(err, errAnswerTooLarge) {
