@@ -24,7 +24,9 @@ KAFKA_OLDEST = $(firstword $(KAFKA_VERSIONS))
 KAFKA_NEWEST = $(lastword $(KAFKA_VERSIONS))
 # What test leaves to the newest Kafka, for time: most of it is about clients and
 # proxies, not about what kind of broker there is. test-full runs it everywhere.
-ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestFiftyWriters.*|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestTwins|TestClocksThatJump|TestProxyThatWasSuspended|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestWritersOfAllKindsSurviveALostLeader|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*|TestAppendAndNext|TestExample.*|TestServe.*|TestWhyBrokersMustNotForgetTooSoon|TestTooFewReplicas|TestTopicsThatCanLoseRecordsAreNamed|TestRaceWithoutTheFenceIsLost|TestWritersOfAllKindsShareAPartition|TestObserve|TestRuleOptions|TestOldRecordsAreRefused|TestReloadUnderLoad|TestProofBuildServes)
+ONLY_NEWEST = ^(TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestNoWriterOfAPartitionStarves|TestDemoOnACluster|TestProxyLogsInByScram|TestMissingRightsAreNamed|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestTwins|TestClocksThatJump|TestProxyThatWasSuspended|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*|TestAppendAndNext|TestExample.*|TestServe.*|TestWhyBrokersMustNotForgetTooSoon|TestTooFewReplicas|TestTopicsThatCanLoseRecordsAreNamed|TestRaceWithoutTheFenceIsLost|TestWritersOfAllKindsShareAPartition|TestObserve|TestRuleOptions|TestOldRecordsAreRefused|TestReloadUnderLoad|TestProofBuildServes|TestOnlyTheProofBuildCanBreakPromises|TestCopiesByRelaysAreTransmissions|TestRowsOfSightings|TestClientThatLeavesWhileItWaits)
+# How many end-to-end tests of those that mostly wait run at once (besideOthers).
+E2E_BESIDE ?= 3
 # Linters live in a module of their own, to stay out of the product's go.mod.
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')
@@ -84,11 +86,11 @@ fuzz-long:
 
 .PHONY: e2e
 e2e: ## black box tests on the embedded broker
-	$(GO) test -race -count=1 -timeout 10m ./e2e
+	$(GO) test -race -count=1 -parallel $(E2E_BESIDE) -timeout 10m ./e2e
 
 .PHONY: e2e-kafka
 e2e-kafka: ## black box tests on three real brokers of KAFKA_VERSION
-	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -race -count=1 -timeout 20m -p 1 $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(if $(E2E_SKIP),,./internal/kafkacluster) ./e2e
+	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -race -count=1 -parallel $(E2E_BESIDE) -timeout 20m -p 1 $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(if $(E2E_SKIP),,./internal/kafkacluster) ./e2e
 
 .PHONY: e2e-newest
 e2e-newest: ## the same on the newest version

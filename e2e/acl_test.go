@@ -25,6 +25,7 @@ var (
 // through a proxy that may read, and write only what it probes brokers by. Who
 // may not write learns nothing of the topic.
 func TestRightsThatAreEnough(t *testing.T) {
+	besideOthers(t)
 	const topic = "rights"
 	s := startSecured(t, nil, "proxy", "writer", "reader")
 	s.topic(t, topic, 1)
@@ -75,6 +76,7 @@ func TestRightsThatAreEnough(t *testing.T) {
 // TestMissingRightsAreNamed to who has to grant them: by the log, and as far as
 // clients are refused for that, in what they are told.
 func TestMissingRightsAreNamed(t *testing.T) {
+	besideOthers(t)
 	s := startSecured(t, nil, "proxy", "narrow", "writer")
 	s.allow(t, "proxy", on{"", configRights})
 	s.topic(t, probeTopic, securedBrokers)
@@ -171,29 +173,38 @@ func TestMissingRightsAreNamed(t *testing.T) {
 // TestProxyLogsInByScram on brokers that never see its password, and again
 // before its logins end.
 func TestProxyLogsInByScram(t *testing.T) {
-	const topic, lasts = "scram", 4 * time.Second
+	besideOthers(t)
+	const lasts = 4 * time.Second
 	s := startSecured(t, map[string]string{"connections.max.reauth.ms": strconv.FormatInt(lasts.Milliseconds(), 10)}, "proxy", "writer")
-	s.topic(t, topic, 1)
-	s.allow(t, "writer", on{topic, []kadm.ACLOperation{kadm.OpWrite}})
-	s.allow(t, "proxy", on{topic, viewRights}, on{probeTopic, append([]kadm.ACLOperation{kadm.OpCreate}, probeRights...)}, on{"", configRights})
-	next := int64(0)
-	for mechanism, hash := range map[string]kadm.ScramMechanism{"SCRAM-SHA-256": kadm.ScramSha256, "SCRAM-SHA-512": kadm.ScramSha512} {
+	s.allow(t, "proxy", on{probeTopic, append([]kadm.ACLOperation{kadm.OpCreate}, probeRights...)}, on{"", configRights})
+	mechanisms := []string{"SCRAM-SHA-256", "SCRAM-SHA-512"}
+	for i, hash := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
+		mechanism := mechanisms[i]
 		set, err := s.admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{{User: "proxy", Mechanism: hash, Iterations: 4096, Password: passwordOf("proxy")}})
 		if err != nil || set.Error() != nil {
 			t.Fatalf("%s: %v, %v", mechanism, err, set.Error())
 		}
-		p := s.proxyAs(t, "proxy", mechanism, "--require", topic, "--log-level", "debug")
-		// Brokers end clients' logins too, so each append has its own; the proxy's
-		// views need a connection that is logged in all the time.
-		for end := time.Now().Add(2 * lasts); time.Now().Before(end); next++ {
-			conn := s.leaderAs(t, p, "writer", topic)
-			conn.mustTell(t, topic, encodeBatch(conditional(next, mechanism)), wonAt(next))
-			conn.close()
-		}
-		if p.output.contains("broker unreachable") {
-			t.Errorf("%s: a connection was used beyond its login", mechanism)
-		}
-		p.stop(t)
+		topic := "scram-" + mechanism
+		s.topic(t, topic, 1)
+		s.allow(t, "writer", on{topic, []kadm.ACLOperation{kadm.OpWrite}})
+		s.allow(t, "proxy", on{topic, viewRights})
+	}
+	for _, mechanism := range mechanisms {
+		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel() // they wait for the end of logins
+			topic := "scram-" + mechanism
+			p := s.proxyAs(t, "proxy", mechanism, "--require", topic, "--log-level", "debug")
+			// Brokers end clients' logins too, so each append has its own; the proxy's
+			// views need a connection that is logged in all the time.
+			for next, end := int64(0), time.Now().Add(2*lasts); time.Now().Before(end); next++ {
+				conn := s.leaderAs(t, p, "writer", topic)
+				conn.mustTell(t, topic, encodeBatch(conditional(next, mechanism)), wonAt(next))
+				conn.close()
+			}
+			if p.output.contains("broker unreachable") {
+				t.Error("a connection was used beyond its login")
+			}
+		})
 	}
 }
 

@@ -26,6 +26,7 @@ var (
 func TestTopicWithAppendTime(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "append-time"
 	p := startProxy(t, "--require", topic)
 	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, logAppendTime)
@@ -51,6 +52,7 @@ func TestTopicWithAppendTime(t *testing.T) {
 func TestAppendTimeThroughAnotherProxy(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "append-time-others"
 	createConfiguredTopic(t, adminAt(t, brokers.addresses()...), topic, 1, logAppendTime)
 	first := startProxy(t, "--require", topic)
@@ -91,6 +93,7 @@ func identifiedBatch(a attempt, record rawRecord) []byte {
 func TestRaceWithAppendTime(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	places := int64(150)
 	if longRuns {
 		places = 10_000
@@ -106,6 +109,7 @@ func TestRaceWithAppendTime(t *testing.T) {
 func TestRaceWhileTheTimestampTypeChanges(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	places := int64(400)
 	if longRuns {
 		places = 15_000
@@ -166,6 +170,7 @@ func alterTopic(ctx context.Context, admin *kadm.Client, topic string, configs m
 func TestTimestampTypeChangesUnderAWriter(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "changes-type"
 	p := startProxy(t, "--require", topic)
 	admin := adminAt(t, brokers.addresses()...)

@@ -145,7 +145,7 @@ func TestAttack(t *testing.T) {
 func TestAttackWithoutTheFenceSucceeds(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
-	violations := attack(t, "attack-unsafe", 1, attackTime/2, "--unsafe")
+	violations := attack(t, "attack-unsafe", 1, attackTime/4, "--unsafe")
 	t.Logf("%d violations", len(violations))
 	if len(violations) == 0 {
 		t.Error("the attack had no victim, so it proves nothing about the fence")

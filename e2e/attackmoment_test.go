@@ -11,6 +11,7 @@ import (
 func TestEqualRecordsWithAppendTime(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	for _, codec := range []string{"producer", "gzip"} {
 		t.Run(codec, func(t *testing.T) {
 			topic := "equal-" + codec

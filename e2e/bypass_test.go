@@ -56,6 +56,7 @@ const bypassed = "bypass-"
 func TestWritersThatBypassTheProxies(t *testing.T) {
 	cluster := requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "bypassed"
 	c := newContest(t, topic, 0)
 	leader, _ := leaderAndFollower(t, adminAt(t, brokers.addresses()...), topic)

@@ -33,12 +33,14 @@ const otherRule = "other-*"
 // TestPythonClient is librdkafka.
 func TestPythonClient(t *testing.T) {
 	requireKafka(t)
+	besideOthers(t)
 	runSuite(t, pythonClient(t), "python")
 	runFenced(t, pythonClient(t), "python-fenced")
 }
 
 func TestJavaClient(t *testing.T) {
 	cluster := requireKafka(t)
+	besideOthers(t)
 	runSuite(t, javaClient(cluster.Jars()), "java")
 	runFenced(t, javaClient(cluster.Jars()), "java-fenced")
 }

@@ -9,6 +9,7 @@ import (
 func TestTopicThatCompresses(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "compresses"
 	p := startProxy(t, "--require", topic)
 	createConfiguredTopic(t, adminAt(t, p.bootstrap), topic, 1, map[string]*string{"compression.type": new("gzip")})
@@ -34,6 +35,7 @@ func TestTopicThatCompresses(t *testing.T) {
 func TestRaceOnATopicThatCompresses(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	places := int64(150)
 	if longRuns {
 		places = 10_000

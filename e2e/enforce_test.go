@@ -70,28 +70,8 @@ func newMixedContest(t *testing.T, topic string, places int64, flags ...string) 
 // where they expected, and all others where their writers were told, once.
 func TestWritersOfAllKindsShareAPartition(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	c := newMixedContest(t, "enforce", 1_000)
 	c.run(t, 3*time.Minute)
-	c.checkPlaces(t)
-}
-
-// TestWritersOfAllKindsSurviveALostLeader is the same while the leader moves,
-// dies and comes back.
-func TestWritersOfAllKindsSurviveALostLeader(t *testing.T) {
-	cluster := requireKafka(t)
-	needsFence(t)
-	c := newMixedContest(t, "enforce-faults", 2_000)
-	faults := faultScript{t: t, cluster: cluster, admin: adminAt(t, brokers.addresses()...), topic: c.topic}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	played := make(chan error, 1) // one send, by the script
-	go func() { played <- faults.play(ctx, c) }()
-	c.run(t, 5*time.Minute)
-	if c.highest < c.places {
-		cancel()
-	}
-	if err := <-played; err != nil {
-		t.Error(err)
-	}
 	c.checkPlaces(t)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -27,6 +28,7 @@ var examples = []struct {
 // TestExamples runs them on an empty topic, and the log must hold what they
 // printed: one record.
 func TestExamples(t *testing.T) {
+	besideOthers(t)
 	if direct {
 		t.Skip("nothing is refused without a proxy")
 	}
@@ -116,18 +118,34 @@ func nodeExample(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("NODE_PATH", installed(t, "clients/node/install", cache))
-	return []string{"node", "../examples/node/append.js"}
+	return []string{"env", "NODE_PATH=" + installed(t, "clients/node/install", cache), "node", "../examples/node/append.js"}
 }
 
-// installed runs an install script and returns the path that it prints.
+// installs are the paths that install scripts have printed, by script: each is run
+// once, and none while another runs, since they share directories.
+var installs struct {
+	sync.Mutex
+	paths map[string]string
+}
+
+// installed runs an install script, if that was not done, and returns the path that
+// it prints. A script always has the same arguments.
 func installed(t *testing.T, script string, args ...string) string {
 	t.Helper()
+	installs.Lock()
+	defer installs.Unlock()
+	if path, done := installs.paths[script]; done {
+		return path
+	}
 	install := exec.CommandContext(t.Context(), script, args...)
 	install.Stderr = os.Stderr
 	path, err := install.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
-	return strings.TrimSpace(string(path))
+	if installs.paths == nil {
+		installs.paths = map[string]string{}
+	}
+	installs.paths[script] = strings.TrimSpace(string(path))
+	return installs.paths[script]
 }

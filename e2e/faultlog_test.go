@@ -59,12 +59,12 @@ func (l *faultLog) begin() {
 }
 
 // frame notes what a relay does to a request.
-func (l *faultLog) frame(side string, r relayed, v verdict) {
+func (l *faultLog) frame(side string, r relayed, v verdict, correlationID uint32) {
 	kind := fmt.Sprintf("%s: %v", side, v.deed)
 	if v.deed == duplicate && !strings.HasSuffix(v.twin, fmt.Sprintf(":%d", r.port)) {
 		kind += " (another proxy)"
 	}
-	l.note(kind, "port %d, correlation id %d, produce %d, after %v", r.port, correlationID(r.frame), r.produce, v.after)
+	l.note(kind, "port %d, correlation id %d, produce %d, after %v", r.port, correlationID, r.produce, v.after)
 }
 
 // table lists the kinds with their counts.

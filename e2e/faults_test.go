@@ -22,19 +22,42 @@ type faultScript struct {
 	topic   string
 }
 
-// play takes its cues from how far the writers are.
-func (f faultScript) play(ctx context.Context, c *contest) error {
+var errLeadersApart = errors.New("the topics have different leaders, so that not all can be killed at once")
+
+// play takes its cues from how far the writers of all races are. The topics of these
+// must have the same replicas in the same order, and so the same leader.
+func (f faultScript) play(ctx context.Context, races ...*contest) error {
 	var killed kafkacluster.NodeID
+	move := func() error {
+		leaders := map[int32]bool{}
+		for _, c := range races {
+			f.topic = c.topic
+			if err := f.moveLeaders(ctx, 0); err != nil {
+				return err
+			}
+			partition, err := f.partition(ctx)
+			if err != nil {
+				return err
+			}
+			leaders[partition.Leader] = true
+		}
+		if len(leaders) > 1 {
+			return errLeadersApart
+		}
+		return nil
+	}
 	for i, step := range []func() error{
-		func() error { return f.moveLeaders(ctx, 0) },
+		move,
 		func() (err error) { killed, err = f.killLeader(ctx); return err },
 		func() error { return f.cluster.Revive(ctx, killed) },
-		func() error { return f.moveLeaders(ctx, 0) },
+		move,
 	} {
-		select {
-		case <-c.reached(c.places * int64(i+1) / 5):
-		case <-ctx.Done():
-			return fmt.Errorf("fault %d never had its turn: %w", i, ctx.Err())
+		for _, c := range races {
+			select {
+			case <-c.reached(c.places * int64(i+1) / 5):
+			case <-ctx.Done():
+				return fmt.Errorf("fault %d never had its turn: %w", i, ctx.Err())
+			}
 		}
 		if err := step(); err != nil {
 			return fmt.Errorf("fault %d: %w", i, err)

@@ -222,6 +222,7 @@ func TestReplicasThatFailDuringAnAppend(t *testing.T) {
 func TestAcksOfOneAreRaisedToAll(t *testing.T) {
 	cluster := requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const fenced, plain = "acks-fenced", "acks-plain"
 	p := startProxy(t, "--require", fenced)
 	admin := adminAt(t, brokers.addresses()...)

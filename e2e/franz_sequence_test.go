@@ -19,6 +19,7 @@ import (
 // and the client goes on each time.
 func TestFranzSequenceOnAFencedTopic(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic, rounds, burst = "franz-sequence", 30, 5
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)

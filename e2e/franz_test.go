@@ -26,6 +26,7 @@ const (
 // is tested with. It runs through both forms of the proxy: without any rule
 // nothing but headers and addresses is read.
 func TestFranzClient(t *testing.T) {
+	besideOthers(t)
 	t.Run("no rules", func(t *testing.T) { franzSuite(t, startProxy(t), "franz") })
 	t.Run("other rules", func(t *testing.T) { franzSuite(t, startProxy(t, "--require", otherRule), "franz-beside") })
 }
@@ -67,6 +68,7 @@ func franzSuite(t *testing.T, p *proxyProcess, topic string) {
 // TestFranzClientOnAFencedTopic is what the other clients do in runFenced.
 func TestFranzClientOnAFencedTopic(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic, plain = "franz-fenced", "franz-fenced-not"
 	p := startProxy(t, "--require", topic)
 	admin := adminAt(t, p.bootstrap)

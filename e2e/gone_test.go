@@ -14,6 +14,7 @@ import (
 // log's start, since what was there cannot be compared any more.
 func TestRecordsThatWereDeleted(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "deleted"
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
@@ -58,6 +59,7 @@ func deleteRecords(t *testing.T, topic string, before int64) {
 func TestRecordsThatWereCompactedAway(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic, backoff = "compacted", "log.cleaner.backoff.ms"
 	admin := adminAt(t, brokers.addresses()...)
 	setBrokers(t, admin, backoff, new("100"))

@@ -13,6 +13,7 @@ import (
 func TestClientThatLeavesWhileItWaits(t *testing.T) {
 	cluster := requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "left-while-waiting"
 	p := startProxy(t, "--require", topic)
 	admin := adminAt(t, brokers.addresses()...)

@@ -26,6 +26,7 @@ var losingCount = []string{"kafkajs"}
 func TestIdempotentClientsUnderEnforce(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "idempotent"
 	p := startProxy(t, "--enforce", topic, "--advertised-host", relayHost)
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, clientPartitions)

@@ -13,7 +13,7 @@ import (
 
 // jumpLoad is a race during which clocks jump.
 var jumpLoad = load{
-	name: "jumps", proxies: 2, partitions: 4, lasts: "15s",
+	name: "jumps", proxies: 2, partitions: 4, lasts: "10s",
 	verify: []string{"--writers", "24"},
 }
 
@@ -67,6 +67,7 @@ func jumpOn(ctx context.Context, clock clockControl, process *os.Process) (did c
 // TestProxyThatWasSuspended.
 func TestClocksThatJump(t *testing.T) {
 	requireKafka(t)
+	besideOthers(t)
 	clock, l := newClockControl(t), jumpLoad
 	l.last = []string{"--clock-control", string(clock)}
 	r := l.start(t, proofProgram(t))

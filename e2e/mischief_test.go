@@ -63,11 +63,23 @@ func (m *mischief) judge(twin twinAddress) func(relayed) verdict {
 			return verdict{}
 		}
 		v := m.draw(r, twin)
-		m.did[v.deed]++
-		if m.log != nil && v.deed != letPass {
-			m.log.frame(m.side, r, v)
+		if v.deed == letPass {
+			m.did[letPass]++
+			return v
 		}
+		deed, id := v, correlationID(r.frame) // the frame is not to be read later
+		v.done = func() { m.happened(r, deed, id) }
 		return v
+	}
+}
+
+// happened counts what was done, and when.
+func (m *mischief) happened(r relayed, v verdict, correlationID uint32) {
+	m.mu.Lock()
+	m.did[v.deed]++
+	m.mu.Unlock()
+	if m.log != nil {
+		m.log.frame(m.side, r, v, correlationID)
 	}
 }
 
@@ -123,7 +135,7 @@ func (m *mischief) begin() {
 	m.calm = false
 }
 
-// end lets all that comes pass, and says what was done.
+// end lets all that comes pass, and says what was done so far.
 func (m *mischief) end() [deeds]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 // that views are pairs under load, what is listed, what survives a leader.
 func TestProberOnKafka(t *testing.T) {
 	requireKafka(t)
+	besideOthers(t)
 	check := exec.CommandContext(t.Context(), "go", "test", "-race", "-count=1", "-tags=realkafka", "-run=RealKafka", "./proxy/prober")
 	check.Dir = ".."
 	check.Env = append(os.Environ(), "OFFSETPROXY_KAFKA="+brokers.bootstrap)

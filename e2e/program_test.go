@@ -56,6 +56,7 @@ func needsProgram(t *testing.T) {
 func TestDemoOnACluster(t *testing.T) {
 	requireKafka(t)
 	needsProgram(t)
+	besideOthers(t)
 	got := runProgram(t, "demo", "--bootstrap", brokers.bootstrap, "--duration", "3s")
 	if got.status != exitDone || !strings.Contains(got.stdout, "The check holds.") || strings.Contains(got.stdout, "WRONG") {
 		t.Errorf("demo: got %+v", got)
@@ -83,6 +84,7 @@ func TestDemoOnACluster(t *testing.T) {
 // TestAppendAndNext are the commands that scripts use.
 func TestAppendAndNext(t *testing.T) {
 	needsProgram(t)
+	besideOthers(t)
 	const topic = "commands"
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
@@ -139,6 +141,7 @@ func TestAppendAndNext(t *testing.T) {
 // TestServeFromAFile takes rules from a file; the first that matches counts.
 func TestServeFromAFile(t *testing.T) {
 	needsProgram(t)
+	besideOthers(t)
 	const free, fenced = "file-free", "file-fenced"
 	p := newProxyProcess(t)
 	file := filepath.Join(t.TempDir(), "serve.yaml")
@@ -174,6 +177,7 @@ rules:
 // end and after none.
 func TestServeAfterARestart(t *testing.T) {
 	needsProgram(t)
+	besideOthers(t)
 	const topic = "restart"
 	p := newProxyProcess(t)
 	start := func() *rawConn {

@@ -75,6 +75,7 @@ func (c clockControl) jump(boot, wall time.Duration) error {
 
 // What lets the proof build break promises is in no other: neither flags nor code.
 func TestOnlyTheProofBuildCanBreakPromises(t *testing.T) {
+	besideOthers(t)
 	proof := proofProgram(t)
 	for _, flags := range [][]string{{"--without-guard", "identity"}, {"--clock-control", "x"}} {
 		got := runProgram(t, append([]string{"serve", "--bootstrap", "127.0.0.1:1"}, flags...)...)
@@ -117,6 +118,7 @@ func symbols(t *testing.T, program, text string) int {
 // The proof build is the ordinary one as long as nothing is taken away, and its
 // clocks jump when told.
 func TestProofBuildServes(t *testing.T) {
+	besideOthers(t)
 	clock := newClockControl(t)
 	topic := "proof-build"
 	p := startProgram(t, proofProgram(t), "--require", topic, "--clock-control", string(clock))

@@ -13,6 +13,7 @@ import (
 // is a broken promise, unless a relay had sent another copy of it.
 func TestCopiesByRelaysAreTransmissions(t *testing.T) {
 	needsProgram(t)
+	besideOthers(t)
 	dir := t.TempDir()
 	plain, merged := filepath.Join(dir, "plain.jsonl"), filepath.Join(dir, "merged.jsonl")
 	history := strings.Join([]string{
@@ -20,8 +21,10 @@ func TestCopiesByRelaysAreTransmissions(t *testing.T) {
 		`{"type":"begin","partition":0,"offset":0}`,
 		`{"type":"op","writer":0,"op":0,"partition":0,"habit":"once","expected":0,"records":2}`,
 		`{"type":"try","writer":0,"op":0,"proxy":0,"start":10,"end":20,"outcome":"refused","code":6}`,
-		`{"type":"log","partition":0,"offset":0,"names":["0/0/0","0/0/1"]}`,
-		`{"type":"read","partition":0,"offset":2}`,
+		`{"type":"op","writer":0,"op":1,"partition":0,"habit":"once","expected":2,"records":1}`,
+		`{"type":"try","writer":0,"op":1,"proxy":0,"start":30,"end":40,"outcome":"ok","offset":2}`,
+		`{"type":"log","partition":0,"offset":0,"names":["0/0/0","0/0/1","0/1/0"]}`,
+		`{"type":"read","partition":0,"offset":3}`,
 	}, "\n") + "\n"
 	if err := os.WriteFile(plain, []byte(history), 0o600); err != nil {
 		t.Fatal(err)

@@ -117,6 +117,9 @@ func (p *proof) judge(v *verifier) verification {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if added != len(p.twins.all) {
+		t.Errorf("of %d copies that relays sent %d are of an append in the history", len(p.twins.all), added)
+	}
 	again := runProgram(t, "verify", "--history", merged, "--output", "json", "--picture", filepath.Join(p.dir, "picture-with-copies.html"))
 	whole := p.parse(again.status, []byte(again.stdout), "verify-with-copies.json")
 	t.Logf("%d transmissions by relays, of which clients know nothing; without them %d violations would be seen. %s",

@@ -56,11 +56,11 @@ func planProof(t *testing.T) proofPlan {
 	}
 	plan := proofPlan{
 		seed:       number("SEED", uint64(time.Now().UnixNano())),
-		duration:   time.Duration(number("SECONDS", 60)) * time.Second,
+		duration:   time.Duration(number("SECONDS", 30)) * time.Second,
 		partitions: int32(number("PARTITIONS", 24)),
 		writers:    int(number("WRITERS", 192)),
 		oneIn:      int(number("ONE_IN", 120)),
-		calm:       time.Duration(number("PAUSE_MS", 3_000)) * time.Millisecond,
+		calm:       time.Duration(number("PAUSE_MS", 1_500)) * time.Millisecond,
 		longest:    time.Duration(number("HOLD_MS", 8_000)) * time.Millisecond,
 		flags:      strings.Fields(os.Getenv("OFFSETPROXY_PROOF_FLAGS")),
 	}

@@ -30,6 +30,7 @@ type proxyProcess struct {
 	// where brokers ask.
 	brokers int
 	login   func(*rawConn) error
+	env     []string   // added to what the tests have
 	cmd     *exec.Cmd  // nil: not running
 	ended   chan error // one value, from the goroutine that reaps it
 }
@@ -105,6 +106,7 @@ func (p *proxyProcess) start(t *testing.T, program string, flags ...string) {
 // launch runs `serve` and waits for nothing.
 func (p *proxyProcess) launch(program string, flags ...string) error {
 	cmd, ended := exec.Command(program, append([]string{"serve"}, flags...)...), make(chan error, 1)
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	cmd.SysProcAttr = kafkacluster.DieWithParent()
 	if err := cmd.Start(); err != nil {

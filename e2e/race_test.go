@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 )
@@ -51,12 +52,10 @@ func needsFence(t *testing.T) {
 
 func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	places := int64(2_000)
-	if brokers.kafka != nil {
-		places = 5_000
-	}
 	if longRuns {
-		places *= 10
+		places = 50_000
 	}
 	c := newContest(t, "race", places)
 	c.run(t, time.Duration(places)*60*time.Millisecond)
@@ -67,7 +66,7 @@ func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
 // check and forward must be caught by the same check.
 func TestRaceWithoutTheFenceIsLost(t *testing.T) {
 	requireKafka(t)
-	places := int64(2_000)
+	places := int64(500) // nearly each of which has a victim
 	topic := "race-unsafe"
 	c := newContest(t, topic, places, "--unsafe")
 	c.run(t, 5*time.Minute)
@@ -78,28 +77,48 @@ func TestRaceWithoutTheFenceIsLost(t *testing.T) {
 	}
 }
 
-// TestRaceSurvivesALostLeader moves the leader by a reassignment, kills the new
+// TestRacesSurviveALostLeader moves the leader by a reassignment, kills the new
 // leader in mid-run, revives it and moves the leader back, all while writers
-// race.
-func TestRaceSurvivesALostLeader(t *testing.T) {
+// race: on one topic those that expect an offset, on another all kinds.
+func TestRacesSurviveALostLeader(t *testing.T) {
 	cluster := requireKafka(t)
-	places := int64(2_000)
+	needsFence(t)
+	places := int64(1_000)
 	if longRuns {
 		places = 20_000
 	}
-	c := newContest(t, "race-faults", places)
-	faults := faultScript{t: t, cluster: cluster, admin: adminAt(t, brokers.addresses()...), topic: c.topic}
-	ctx, cancel := context.WithCancel(t.Context())
-	played := make(chan error, 1) // one send, by the script
-	go func() { played <- faults.play(ctx, c) }()
-	c.run(t, 5*time.Minute)
-	if c.highest < places {
-		cancel() // the writers gave up, so the script's next place never comes
+	races := []*contest{
+		{topic: "race-faults", places: places, writers: raceWriters},
+		{topic: "enforce-faults", places: places, writers: 2, anywhere: 4},
 	}
+	for range raceProxies {
+		p := startProxy(t, "--require", races[0].topic, "--enforce", races[1].topic)
+		for _, c := range races {
+			c.proxies = append(c.proxies, p)
+		}
+	}
+	faults := faultScript{t: t, cluster: cluster, admin: adminAt(t, brokers.addresses()...)}
+	for _, c := range races {
+		createPlaced(t, c.topic, nil, 1, 2, 3) // one leader for both
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	played := make(chan error, 1) // one send, by the script
+	go func() { played <- faults.play(ctx, races...) }()
+	var group sync.WaitGroup
+	for _, c := range races {
+		group.Go(func() {
+			c.run(t, 5*time.Minute)
+			if c.highest < places {
+				cancel() // the writers gave up, so the script's next place never comes
+			}
+		})
+	}
+	group.Wait()
 	if err := <-played; err != nil {
 		t.Error(err)
 	}
-	cancel()
-	needsFence(t)
-	c.checkPlaces(t)
+	for _, c := range races {
+		c.checkPlaces(t)
+	}
 }

@@ -14,6 +14,7 @@ import (
 // that age is a condition of the fence that does not hold.
 func TestTopicMadeAnew(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "made-anew"
 	p := startProxy(t, "--require", topic, "--view-max-age", "2s")
 	admin := adminAt(t, brokers.addresses()...)

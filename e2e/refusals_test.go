@@ -130,6 +130,7 @@ func refusalColumns() []string {
 func TestRefusalsOfRealClients(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic, invalid, policy = "refusals", "refusals-87", "refusals-44"
 	p := startProxy(t, "--require", topic, "--require", invalid+" error_code=87", "--require", policy+" error_code=44")
 	// It is told that they are other brokers than they are.

@@ -44,6 +44,7 @@ var withoutTransactions = []string{"segmentio/kafka-go"}
 func TestRefusedTransactionsOfRealClients(t *testing.T) {
 	cluster := requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const fenced, plain = "transactions-fenced", "transactions-plain"
 	p := startProxy(t, "--require", fenced)
 	admin := adminAt(t, p.bootstrap)

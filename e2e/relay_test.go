@@ -57,6 +57,16 @@ type verdict struct {
 	// is said to it, nil for nothing.
 	twin     string
 	answered func(answer []byte)
+	// done, which may be nil, is called when it has been done, which the end of
+	// a connection may forestall.
+	done func()
+}
+
+// happened tells who wants to know.
+func (v verdict) happened() {
+	if v.done != nil {
+		v.done()
+	}
 }
 
 // lateAnswer bounds the wait for the answer to what nobody waits for.
@@ -285,15 +295,18 @@ func (c *relayedConn) requests() {
 		reset = v.reset
 		switch v.deed {
 		case cutBefore:
+			v.happened()
 			return
-		case cutWithin:
-			_, _ = c.far.Write(frame[:len(frame)/2])
-			return
-		case cutBehind:
-			_, _ = c.far.Write(frame)
+		case cutWithin, cutBehind:
+			if v.deed == cutWithin {
+				frame = frame[:len(frame)/2]
+			}
+			if _, err := c.far.Write(frame); err == nil {
+				v.happened()
+			}
 			return
 		case deliverLate:
-			c.deliverLate(frame, v.after)
+			c.deliverLate(frame, v)
 			return
 		case stall:
 			c.relay.holding()
@@ -303,6 +316,7 @@ func (c *relayedConn) requests() {
 			if err != nil {
 				return
 			}
+			v.happened()
 			continue
 		case duplicate:
 			c.relay.holding()
@@ -328,7 +342,7 @@ func correlationID(frame []byte) uint32 {
 }
 
 // deliverLate has a request arrive when who asked has given up.
-func (c *relayedConn) deliverLate(frame []byte, after time.Duration) {
+func (c *relayedConn) deliverLate(frame []byte, v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -336,8 +350,10 @@ func (c *relayedConn) deliverLate(frame []byte, after time.Duration) {
 	}
 	c.late, c.lateID = true, correlationID(frame)
 	c.relay.holding() // until answers has ended
-	time.AfterFunc(after, func() {
-		_, _ = c.far.Write(frame)
+	time.AfterFunc(v.after, func() {
+		if _, err := c.far.Write(frame); err == nil {
+			v.happened()
+		}
 		_ = c.far.SetReadDeadline(time.Now().Add(lateAnswer))
 	})
 }
@@ -351,6 +367,7 @@ func (r *relay) duplicate(frame []byte, v verdict) {
 			time.Sleep(v.after)
 			_ = conn.SetDeadline(time.Now().Add(lateAnswer))
 			if _, err := conn.Write(frame); err == nil {
+				v.happened()
 				answer, _ = readWhole(conn, nil)
 			}
 		}
@@ -398,9 +415,12 @@ func (c *relayedConn) answers() {
 		reset = v.reset
 		switch v.deed {
 		case loseAnswer:
+			v.happened()
 			return
 		case cutAnswer:
-			_, _ = c.near.Write(frame[:len(frame)/2])
+			if _, err := c.near.Write(frame[:len(frame)/2]); err == nil {
+				v.happened()
+			}
 			return
 		case stallAnswer:
 			time.Sleep(v.after)
@@ -413,6 +433,8 @@ func (c *relayedConn) answers() {
 			if !late {
 				return
 			}
+		} else if v.deed == stallAnswer || v.deed == cutBehindAnswer {
+			v.happened()
 		}
 		if v.deed == cutBehindAnswer {
 			return

@@ -81,6 +81,7 @@ func (w *reloadWriter) run(ctx context.Context, conn *rawConn, name string, writ
 // file that is wrong changes nothing.
 func TestReloadUnderLoad(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const always, toggled = "reload-always", "reload-toggled"
 	p := newProxyProcess(t)
 	file := filepath.Join(t.TempDir(), "serve.yaml")

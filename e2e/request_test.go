@@ -15,6 +15,7 @@ import (
 // other in each version of Produce and each codec, and asks for offset 0 again.
 func TestConditionsInEveryVersionAndCodec(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "versions"
 	oldest := int16(3)
 	if brokers.kafka == nil {
@@ -90,6 +91,7 @@ func topicID(t *testing.T, conn *rawConn, topic string) [16]byte {
 // TestBatchesOfSeveralRecords holds every record to its own condition.
 func TestBatchesOfSeveralRecords(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "several"
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
@@ -121,6 +123,7 @@ func TestBatchesOfSeveralRecords(t *testing.T) {
 // own answer, in the request's order, whatever acks the plain ones have.
 func TestARequestOfAllKinds(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const fenced, plain = "mixed-fenced", "mixed-plain"
 	p := startProxy(t, "--require", "mixed-fenced*")
 	admin := adminAt(t, p.bootstrap)
@@ -191,6 +194,7 @@ func ledAlike(t *testing.T, conn *rawConn, topic, other string) int32 {
 // the connection, and a refusal closes the connection.
 func TestAppendsWithoutAnswer(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "no-answer"
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
@@ -218,6 +222,7 @@ func TestAppendsWithoutAnswer(t *testing.T) {
 // TestOldRecordsAreRefused: the broker would let the fence expire with them.
 func TestOldRecordsAreRefused(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "old"
 	p := startProxy(t, "--require", topic)
 	createTopic(t, adminAt(t, p.bootstrap), topic, 1)

@@ -15,6 +15,7 @@ import (
 func TestRetriesOfRealClients(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "retries"
 	p := startProxy(t, "--require", topic, "--advertised-host", relayHost)
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, clientPartitions)

@@ -19,6 +19,7 @@ const (
 func TestRuleChangesForRealClients(t *testing.T) {
 	requireKafka(t)
 	needsFence(t)
+	besideOthers(t)
 	const topic = "rule-changes"
 	createTopic(t, adminAt(t, brokers.addresses()...), topic, 2*clientPartitions)
 	p := newProxyProcess(t)

@@ -26,6 +26,7 @@ func int64Place(expected int64, value string) rawRecord {
 // encoding; the first rule that matches decides.
 func TestRuleOptions(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const code44, code87, place, off = "rules-code44", "rules-code87", "rules-place", "rules-off"
 	flags := []string{
 		"--require", code44 + " error_code=44",
@@ -74,6 +75,7 @@ func TestRuleOptions(t *testing.T) {
 // have said. The same batches under require are refused.
 func TestObserve(t *testing.T) {
 	needsFence(t)
+	besideOthers(t)
 	const topic = "observed"
 	port, err := kafkacluster.FreePorts(1)
 	if err != nil {

@@ -199,8 +199,8 @@ func loginAs(conn *rawConn, user string) error {
 func (s *secured) proxyAs(t *testing.T, user, mechanism string, flags ...string) *proxyProcess {
 	t.Helper()
 	const variable = "PASSWORD_OF_THE_PROXY"
-	t.Setenv(variable, passwordOf(user))
 	p := newProxyProcess(t)
+	p.env = []string{variable + "=" + passwordOf(user)}
 	p.brokers, p.login = securedBrokers, func(c *rawConn) error { return loginAs(c, superUser.User) }
 	p.start(t, program, append([]string{
 		"--bootstrap", s.Bootstrap(), "--listen", p.bootstrap, "--broker-ports", p.brokerPorts(),

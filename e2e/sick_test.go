@@ -52,8 +52,11 @@ func TestSickPartitionStopsNoOther(t *testing.T) {
 	p := startProxy(t, "--require", sick, "--require", well)
 	stuck, others := dialLeader(t, p, well), dialLeader(t, p, well)
 	both := func(onSick, onWell rawRecord) *kmsg.ProduceRequest {
-		return produceParts(9, -1,
+		request := produceParts(9, -1,
 			producePart{topic: sick, batch: encodeBatch(onSick)}, producePart{topic: well, batch: encodeBatch(onWell)})
+		// Longer than brokers take to notice one that is frozen.
+		request.TimeoutMillis = 8_000
+		return request
 	}
 	answers, err := stuck.produceParts(both(conditional(0, "a"), conditional(0, "a")))
 	if err != nil {

@@ -15,7 +15,7 @@ func TestProxyThatWasSuspended(t *testing.T) {
 	const key, away = "producer.id.expiration.ms", 25 * time.Hour
 	admin := adminAt(t, brokers.addresses()...)
 	setBrokers(t, admin, key, new("1000"))
-	t.Cleanup(func() { setBrokers(t, admin, key, nil) })
+	t.Cleanup(func() { setBrokers(t, admin, key, nil) }) // when all of them have ended
 	for _, one := range []struct {
 		topic string
 		flags []string
@@ -28,6 +28,7 @@ func TestProxyThatWasSuspended(t *testing.T) {
 		{"suspended-unnoticed", nil, 0, violationAt(1, 2), []string{"a", "b", "late"}},
 	} {
 		t.Run(one.topic, func(t *testing.T) {
+			t.Parallel() // it waits for what brokers forget
 			clock := newClockControl(t)
 			got := appendOfAFrozenProxy(t, proof, one.topic, func(topic string) {
 				awaitForgotten(t, admin, topic)

@@ -79,24 +79,30 @@ var weakenings = []weakening{
 
 // Each run is short; one that shows nothing is repeated.
 const (
-	twinTime = "4s"
+	twinTime = "3s"
 	twinRuns = 5
 )
 
-// TestTwins takes away one protection after the other.
+// TestTwins takes away one protection after the other, with proxies and topics of
+// its own for each.
 func TestTwins(t *testing.T) {
 	requireKafka(t)
 	proof := proofProgram(t)
 	for _, l := range []load{raceLoad, lossLoad, orderLoad} {
-		t.Run("all protections, "+l.name, func(t *testing.T) { l.mustBeClean(t, proof, "twin-none-"+l.name) })
+		t.Run("all protections, "+l.name, func(t *testing.T) {
+			t.Parallel()
+			l.mustBeClean(t, proof, "twin-none-"+l.name)
+		})
 	}
 	for i, one := range weakenings {
 		if one.second != nil {
 			t.Run(one.name+", but for that", func(t *testing.T) {
+				t.Parallel()
 				one.load.mustBeClean(t, proof, fmt.Sprintf("twin-%d-second", i), one.second...)
 			})
 		}
 		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
 			r := one.load.start(t, proof, slices.Concat(one.without, one.second)...)
 			v := r.verifyAgain(t, fmt.Sprintf("twin-%d", i), func(v twinVerdict) bool { return v.Kinds[one.kind] > 0 })
 			if v.Kinds[one.kind] == 0 {

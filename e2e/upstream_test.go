@@ -35,6 +35,8 @@ func startUpstream(ctx context.Context) (*upstream, error) {
 			// A killed leader is replaced after 9 s by default.
 			"broker.session.timeout.ms":    "6000",
 			"broker.heartbeat.interval.ms": "1000",
+			// A replica that does not fetch is waited for 30 s by default.
+			"replica.lag.time.max.ms": "10000",
 			// What is to be forgotten is, for the test of what happens then.
 			"producer.id.expiration.check.interval.ms": "1000",
 		}})
@@ -91,6 +93,15 @@ func requireKafka(t *testing.T) *kafkacluster.Cluster {
 		t.Skip("needs real Kafka: OFFSETPROXY_E2E=kafka")
 	}
 	return brokers.kafka
+}
+
+// besideOthers has a test wait for others of its kind to do the same, and then run
+// beside them: most of their time is waiting, for libraries, for processes that start
+// and for proxies. It is for a test that disturbs no broker, sets nothing that others
+// depend on, and measures nothing.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	t.Parallel()
 }
 
 // adminAt is a client for addresses, a proxy's or the brokers' own.

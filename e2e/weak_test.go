@@ -9,6 +9,7 @@ import (
 func TestTopicsThatCanLoseRecordsAreNamed(t *testing.T) {
 	requireKafka(t)
 	needsProgram(t)
+	besideOthers(t)
 	const line = "can lose acknowledged records"
 	p := startProxy(t, "--require", "weak-*")
 	admin := adminAt(t, p.bootstrap)

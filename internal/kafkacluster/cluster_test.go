@@ -14,6 +14,7 @@ func TestRealBrokerLivesDiesAndComesBack(t *testing.T) {
 	if os.Getenv("OFFSETPROXY_E2E") != "kafka" {
 		t.Skip("OFFSETPROXY_E2E is not kafka")
 	}
+	t.Parallel()
 	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m"})
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +51,7 @@ func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
 	if os.Getenv("OFFSETPROXY_E2E") != "kafka" {
 		t.Skip("OFFSETPROXY_E2E is not kafka")
 	}
+	t.Parallel()
 	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", Security: &Security{
 		Super: Login{"root", "root-secret"}, Users: []Login{{"app", "app-secret"}},
 	}})

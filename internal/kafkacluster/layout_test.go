@@ -119,3 +119,21 @@ func TestFreePortsAreFree(t *testing.T) {
 		t.Error("ports with listeners were called free")
 	}
 }
+
+// TestFreePortsAreGivenOnce: nobody listens on them yet when the next are looked for.
+func TestFreePortsAreGivenOnce(t *testing.T) {
+	const each, times = 20, 200 // of 12,000
+	given := map[int]bool{}
+	for range times {
+		first, err := FreePorts(each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for port := first; port < first+each; port++ {
+			if given[port] {
+				t.Fatalf("port %d was given twice", port)
+			}
+			given[port] = true
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // Ports are taken from below the ranges that Linux (32768) and macOS (49152)
@@ -20,15 +21,42 @@ const (
 // ErrNoFreePorts means that no run of free ports was found.
 var ErrNoFreePorts = errors.New("no free ports")
 
+// foundPorts are those that FreePorts has returned.
+type foundPorts struct {
+	sync.Mutex
+	ports map[int]bool
+}
+
+var found foundPorts
+
+// any tells whether one of n ports is among them. The mutex must be held.
+func (f *foundPorts) any(first, n int) bool {
+	for port := first; port < first+n; port++ {
+		if f.ports[port] {
+			return true
+		}
+	}
+	return false
+}
+
 // FreePorts returns the first of n consecutive TCP ports that nobody listens on
-// now. They are not reserved; random choice keeps processes apart that look at
-// the same time.
+// now, and that it has not returned before. They are not reserved; random choice keeps
+// processes apart that look at the same time. For concurrent use.
 func FreePorts(n int) (first int, err error) {
+	found.Lock()
+	defer found.Unlock()
 	for range 200 {
 		first := lowestPort + rand.IntN(highestPort-lowestPort-n)
-		if allFree(first, n) {
-			return first, nil
+		if found.any(first, n) || !allFree(first, n) {
+			continue
 		}
+		if found.ports == nil || len(found.ports) > (highestPort-lowestPort)/2 {
+			found.ports = map[int]bool{} // who found so many has ended most of their users
+		}
+		for port := first; port < first+n; port++ {
+			found.ports[port] = true
+		}
+		return first, nil
 	}
 	return 0, fmt.Errorf("%d in a row between %d and %d: %w", n, lowestPort, highestPort, ErrNoFreePorts)
 }
