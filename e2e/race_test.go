@@ -58,7 +58,7 @@ func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
 		places = 50_000
 	}
 	c := newContest(t, "race", places)
-	c.run(t, time.Duration(places)*60*time.Millisecond)
+	c.run(t, 2*time.Minute+time.Duration(places)*60*time.Millisecond)
 	c.checkPlaces(t)
 }
 
