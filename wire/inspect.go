@@ -50,7 +50,7 @@ type Inspector struct {
 func NewInspector(names HeaderNames, encoding Encoding, maxDecompressed int) *Inspector {
 	return &Inspector{
 		encoding:        encoding,
-		records:         recordReader{names: names.orDefault()},
+		records:         recordReader{names: names.orDefault(), foretells: encoding == EncodingDecimal},
 		maxDecompressed: maxDecompressed,
 	}
 }
@@ -115,6 +115,7 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 	}
 	out := Inspection{Digests: in.digests[:n], MaxTimestamp: math.MinInt64, MinTimestamp: math.MaxInt64}
 	c := condition{encoding: in.encoding}
+	in.records.sequel.forget() // of the last batch
 	var r record
 	at := 0
 	for i := range n {

@@ -37,6 +37,9 @@ type record struct {
 	expected      []byte
 	appendIDCount int
 	appendID      []byte
+	// foretold: the only header is an expected-offset one more than that of the
+	// record before, which also had no other.
+	foretold bool
 }
 
 // hasAppendID reports exactly one append-id that is not empty.
@@ -49,6 +52,9 @@ func (r *record) hasAppendID() bool { return r.appendIDCount == 1 && len(r.appen
 type recordReader struct {
 	names   HeaderNames
 	scratch []byte // a record written anew, see digest
+	// foretells: offsets are decimal, and records come in order from the first.
+	foretells bool
+	sequel    sequel
 }
 
 // next reads the record at payload[at:] into r and returns where the one
@@ -99,16 +105,27 @@ func (rr *recordReader) next(payload []byte, at int, r *record) int {
 			canonical = canonical && u == 1 // −1
 		}
 	}
-	r.expectedCount, r.appendIDCount = 0, 0
-	if at < end && payload[at] == 0 { // no headers
+	r.expectedCount, r.appendIDCount, r.foretold = 0, 0, false
+	switch {
+	case at >= end:
+		return -1
+	case payload[at] == 0: // no headers
 		at++
-	} else {
-		if at > end {
-			return -1
-		}
+		rr.sequel.forget()
+	case rr.sequel.is(payload[at:end]):
+		at = end
+		r.expectedCount, r.foretold = 1, true
+		r.expected = payload[end-rr.sequel.digits : end]
+		rr.sequel.advance()
+	default:
+		headers := payload[at:end]
 		var c bool
 		at, c = rr.headers(payload[:end], at, r)
 		canonical = canonical && c
+		rr.sequel.forget()
+		if rr.foretells && c && at == end && r.expectedCount == 1 && headers[0] == 1<<1 {
+			rr.sequel.begin(headers, r.expected)
+		}
 	}
 	if at != end {
 		return -1
