@@ -384,7 +384,12 @@ func (c *conn) writeClientNow(buf []byte) int {
 	if dead {
 		return len(buf)
 	}
-	n := writeNow(c.client, buf)
+	n := 0
+	if s, ok := c.down.(interface{ writeNow([]byte) int }); ok {
+		n = s.writeNow(buf)
+	} else {
+		n = writeNow(c.client, buf)
+	}
 	c.p.metrics.answered(n)
 	return n
 }

@@ -22,10 +22,11 @@ type socket struct {
 
 	// Steps are made once, so that they cost no allocation. They work on what is
 	// beside them.
-	readStep, writeStep func(fd uintptr) bool
-	in, out             []byte
-	read, written       int
-	readErr, writeErr   syscall.Errno
+	readStep, writeStep, nowStep func(fd uintptr) bool
+
+	in, out           []byte
+	read, written     int
+	readErr, writeErr syscall.Errno
 }
 
 // fast gives a reader and writer of a connection that costs less than the connection
@@ -40,7 +41,7 @@ func fast(conn net.Conn) io.ReadWriter {
 		return conn
 	}
 	s := &socket{raw: raw}
-	s.readStep, s.writeStep = s.tryRead, s.tryWrite
+	s.readStep, s.writeStep, s.nowStep = s.tryRead, s.tryWrite, s.tryWriteNow
 	return s
 }
 
@@ -90,6 +91,20 @@ func (s *socket) tryWrite(fd uintptr) bool {
 		}
 		s.written += n
 	}
+	return true
+}
+
+// writeNow is Write, of as much as goes without waiting. An error is left to the Write
+// that follows.
+func (s *socket) writeNow(b []byte) int {
+	s.out, s.written = b, 0
+	_ = s.raw.Write(s.nowStep)
+	s.out = nil
+	return s.written
+}
+
+func (s *socket) tryWriteNow(fd uintptr) bool {
+	s.tryWrite(fd)
 	return true
 }
 
