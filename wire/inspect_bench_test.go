@@ -67,3 +67,33 @@ func BenchmarkInspectThousand(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFloor is the least that reading 1,000 records can cost: to step from length to
+// length, and to digest what lies between.
+func BenchmarkFloor(b *testing.B) {
+	const n = 1000
+	for _, conditional := range []int{n, 0} {
+		payload := encodeRecords(hundredBytes(n, conditional))
+		var contents [][]byte
+		b.Run(fmt.Sprintf("%d conditional/lengths", conditional), func(b *testing.B) {
+			for b.Loop() {
+				for at := 0; at < len(payload); {
+					u, size := shortVarint(payload, at)
+					at += size + int(u>>1)
+				}
+			}
+		})
+		for at := 0; at < len(payload); {
+			u, size := shortVarint(payload, at)
+			at += size + int(u>>1)
+			contents = append(contents, payload[at-int(u>>1)+4:at])
+		}
+		b.Run(fmt.Sprintf("%d conditional/digests", conditional), func(b *testing.B) {
+			for b.Loop() {
+				for _, content := range contents {
+					digestOf(content)
+				}
+			}
+		})
+	}
+}
