@@ -36,12 +36,12 @@ func sampleBulk(ctx context.Context, r *run, t *target, topic string, valueBytes
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProducer(t, topic, valueBytes, ends)
+	p, err := newProducer(t, topic, valueBytes, r.volume.inForce().buffered, ends)
 	if err != nil {
 		return nil, err
 	}
 	defer p.client.Close()
-	if err := p.produce(ctx, bulkWarmUp); err != nil {
+	if err := p.produce(ctx, r.volume.inForce().warmUp); err != nil {
 		return nil, err
 	}
 	m, err := t.meter()
@@ -82,12 +82,12 @@ type producer struct {
 	failed  atomic.Pointer[error] // the first
 }
 
-func newProducer(t *target, topic string, valueBytes int, ends []int64) (*producer, error) {
+func newProducer(t *target, topic string, valueBytes, buffered int, ends []int64) (*producer, error) {
 	client, err := t.client(
 		kgo.DefaultProduceTopic(topic),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.MaxBufferedBytes(bulkBuffered),
+		kgo.MaxBufferedBytes(buffered),
 		kgo.RecordRetries(0),
 		kgo.RecordDeliveryTimeout(produceTimeout),
 	)
@@ -102,9 +102,11 @@ func newProducer(t *target, topic string, valueBytes int, ends []int64) (*produc
 	return p, nil
 }
 
-// produce sends for so long. What it has sent may be unanswered when it returns.
+// produce sends for so long, and until something is acknowledged. What it has sent
+// may be unanswered when it returns.
 func (p *producer) produce(ctx context.Context, limit time.Duration) error {
-	for begun := time.Now(); time.Since(begun) < limit; {
+	before := p.bytes.Load()
+	for begun := time.Now(); time.Since(begun) < limit || p.bytes.Load() == before; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

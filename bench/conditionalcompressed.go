@@ -42,7 +42,7 @@ func setUpCompressed(ctx context.Context, r *run, name string, codec kgo.Compres
 			way{name: t.name + "-unfenced", sample: func(ctx context.Context, _ int) (sample, error) {
 				return sampleCompressed(ctx, r, t, unfenced, codec)
 			}},
-			way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) {
+			way{name: t.name, target: t, sample: func(ctx context.Context, _ int) (sample, error) {
 				return sampleCompressed(ctx, r, t, fenced, codec)
 			}})
 	}

@@ -32,7 +32,7 @@ func setUpEnd(ctx context.Context, r *run) ([]way, error) {
 			}
 			return sample{{"rate", "appends/s", higher, did.acknowledgementRate()}}, nil
 		}}
-		ways = append(ways, floor, way{name: t.name, beside: []string{floor.name}, sample: func(ctx context.Context, _ int) (sample, error) {
+		ways = append(ways, floor, way{name: t.name, target: t, beside: []string{floor.name}, sample: func(ctx context.Context, _ int) (sample, error) {
 			return sampleEnding(ctx, r, t, all)
 		}})
 	}

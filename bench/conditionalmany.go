@@ -32,10 +32,10 @@ func setUpMany(ctx context.Context, r *run) ([]way, error) {
 	var ways []way
 	for _, t := range append([]*target{r.base()}, r.fencing()...) {
 		topic := r.topicFor("parts-1000", t)
-		if err := r.makeTopic(ctx, topic, manyPartitions); err != nil {
+		if err := r.makeTopic(ctx, topic, r.volume.inForce().many); err != nil {
 			return nil, err
 		}
-		ways = append(ways, way{name: t.name, sample: func(ctx context.Context, _ int) (sample, error) { return sampleMany(ctx, r, t, topic) }})
+		ways = append(ways, way{name: t.name, target: t, sample: func(ctx context.Context, _ int) (sample, error) { return sampleMany(ctx, r, t, topic) }})
 	}
 	return ways, nil
 }
@@ -75,6 +75,9 @@ func sampleMany(ctx context.Context, r *run, t *target, topic string) (sample, e
 		return nil, err
 	}
 	pause(ctx, r.seconds)
+	for w.appends.Load() == before && w.failed.Load() == nil && ctx.Err() == nil {
+		pause(ctx, time.Millisecond) // a machine may be too busy for one append
+	}
 	appends, took := w.appends.Load()-before, time.Since(begun)
 	used, err := m.used()
 	if err != nil {

@@ -11,7 +11,7 @@ func TestConditionalMeasuresHaveFiguresOfAllWays(t *testing.T) {
 	c := unfenced(t)
 	r := &run{
 		targets: []*target{{name: "direct", address: c.ListenAddrs()[0]}, {name: "fenced", address: c.ListenAddrs()[0], conditional: true}},
-		seconds: 20 * time.Millisecond, prefix: "bench", log: t.Logf,
+		seconds: 20 * time.Millisecond, prefix: "bench", volume: volume{many: 100}, log: t.Logf,
 	}
 	for _, m := range []measure{conditionalOneMeasure, pipelineMeasure(5, 10), pipelineMeasure(1, 50), manyMeasure, endMeasure, compressedMeasure("lz4"), compressedMeasure("snappy"), compressedMeasure("zstd")} {
 		t.Run(m.name, func(t *testing.T) {

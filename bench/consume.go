@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 // filledBytes is what the topic of the consumer holds. It is read again and
 // again, from the memory of the broker's machine.
 const filledBytes = 1 << 30
-
-var errFewRecords = errors.New("the consumer got nothing")
 
 var consumeMeasure = measure{
 	name:  "consume",
@@ -25,16 +22,17 @@ var consumeMeasure = measure{
 // not fenced makes no difference to a reader.
 func setUpConsume(ctx context.Context, r *run) ([]way, error) {
 	const valueBytes = 1 << 10
+	v := r.volume.inForce()
 	topic := r.prefix + "-consume"
 	if err := r.makeTopic(ctx, topic, partitions); err != nil {
 		return nil, err
 	}
-	p, err := newProducer(r.base(), topic, valueBytes, make([]int64, partitions))
+	p, err := newProducer(r.base(), topic, valueBytes, v.buffered, make([]int64, partitions))
 	if err != nil {
 		return nil, err
 	}
 	defer p.client.Close()
-	for range r.fill / valueBytes {
+	for range v.filled / valueBytes {
 		p.send(ctx)
 	}
 	if err := p.finish(ctx); err != nil {
@@ -52,7 +50,7 @@ func setUpConsume(ctx context.Context, r *run) ([]way, error) {
 func sampleConsume(ctx context.Context, r *run, t *target, topic string) (sample, error) {
 	c := &consumer{run: r, target: t, topic: topic}
 	defer c.close()
-	if _, err := c.read(ctx, bulkWarmUp); err != nil {
+	if _, err := c.read(ctx, r.volume.inForce().warmUp); err != nil {
 		return nil, err
 	}
 	m, err := t.meter()
@@ -88,10 +86,10 @@ func (c *consumer) close() {
 	}
 }
 
-// read reads for so long and gives the bytes of the records.
+// read reads for so long, and until there was something, and gives the bytes of the records.
 func (c *consumer) read(ctx context.Context, limit time.Duration) (int64, error) {
 	var bytes int64
-	for begun := time.Now(); time.Since(begun) < limit; {
+	for begun := time.Now(); time.Since(begun) < limit || bytes == 0; {
 		if c.client == nil || c.left == 0 {
 			if err := c.begin(); err != nil {
 				return 0, err
@@ -108,16 +106,13 @@ func (c *consumer) read(ctx context.Context, limit time.Duration) (int64, error)
 			c.left--
 		})
 	}
-	if bytes == 0 {
-		return 0, errFewRecords
-	}
 	return bytes, nil
 }
 
 // begin goes to the beginning. A client of its own would cost a new connection,
 // so the one that there is reads all partitions from 0 again.
 func (c *consumer) begin() error {
-	c.left = c.run.fill / (1 << 10)
+	c.left = c.run.volume.inForce().filled / (1 << 10)
 	if c.client != nil {
 		c.client.SetOffsets(c.beginning())
 		return nil

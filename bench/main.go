@@ -24,8 +24,8 @@ A TARGET is NAME=HOST:PORT and then, with commas, what else is to be known of it
 pid=N, whose processor time and memory are read (several times for several),
 admin=HOST:PORT, which serves /debug/pprof, conditional, if it fences topics whose
 names begin with PREFIX-fenced, and twin=HOST:PORT, a second proxy that fences them
-too, for writers that race through both. The first target is
-what ratios are of; it should be the broker itself.
+too, for writers that race through both. The first target is what ratios are of; it
+should be the broker itself.
 
 Examples:
     bench --start

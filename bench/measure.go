@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -66,10 +67,24 @@ type run struct {
 	// replicas of each topic; 0: one.
 	replicas int16
 	rate     float64 // requests/s of the open loop; 0: by what the base does
-	fill     int64   // bytes in the topic of the consumer
+	volume   volume
 	// profiles is the directory for CPU profiles; empty: none are taken.
 	profiles string
 	log      func(format string, args ...any)
+}
+
+// volume is how much a broker is asked to carry. Zero fields stand for what a real
+// one on its own is given.
+type volume struct {
+	filled   int64         // bytes in the topic of the consumer
+	buffered int           // bytes that a producer holds at most
+	warmUp   time.Duration // how long a sample runs before it counts
+	many     int32         // partitions where there are to be many
+}
+
+// inForce has the defaults where nothing else is asked for.
+func (v volume) inForce() volume {
+	return volume{cmp.Or(v.filled, filledBytes), cmp.Or(v.buffered, bulkBuffered), cmp.Or(v.warmUp, bulkWarmUp), cmp.Or(v.many, manyPartitions)}
 }
 
 // topicFor names the topic of a measure at a target, which fences it if it is a
@@ -148,6 +163,8 @@ func take(ctx context.Context, r *run, m measure, rounds int) (measured, error) 
 		return out, fmt.Errorf("%s: set up: %w", m.name, err)
 	}
 	samples := make([][]sample, len(ways))
+	neighbours := watchOthers(r.targets)
+	var shares []float64
 	for round := range rounds + 1 {
 		for i := range ways {
 			i = (i + round) % len(ways)
@@ -158,9 +175,11 @@ func take(ctx context.Context, r *run, m measure, rounds int) (measured, error) 
 			if len(s) == 0 {
 				return out, fmt.Errorf("%s of %s in round %d: %w", m.name, ways[i].name, round, errNothing)
 			}
-			r.log("%s round %d of %d: %s %s", m.name, round, rounds, ways[i].name, s)
+			share := neighbours.share()
+			r.log("%s round %d of %d: %s %s; others %.0f%%", m.name, round, rounds, ways[i].name, s, share*100)
 			if round > 0 {
 				samples[i] = append(samples[i], s)
+				shares = append(shares, share)
 			}
 		}
 	}
@@ -171,6 +190,10 @@ func take(ctx context.Context, r *run, m measure, rounds int) (measured, error) 
 	}
 	for i, w := range ways {
 		out.Ways = append(out.Ways, measuredWay{Name: w.name, Figures: collect(samples[i], samples[0])})
+	}
+	if neighbours != nil {
+		s := spreadOf(shares)
+		out.Others = &s
 	}
 	out.Besides = besides(ways, samples)
 	return out, nil

@@ -108,3 +108,67 @@ func waitUntil(t time.Time) {
 		_ = unix.Nanosleep(&request, nil) // a signal ends it early
 	}
 }
+
+// machineTime is the time that all processors together have worked for
+// processes, with what a hypervisor has taken away, to a hundredth of a second.
+func machineTime() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("processor time of the machine: %w", err)
+	}
+	return parseMachine(string(text))
+}
+
+// parseMachine adds user, nice, system and steal of the first line of /proc/stat
+// (proc(5)). Interrupts are counted for processes or for nobody, as the kernel was
+// built, so they are left out.
+func parseMachine(stat string) (time.Duration, error) {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 for all that read it
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, errNoMachine
+	}
+	var all time.Duration
+	for at, field := range fields[1:9] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, errNoMachine
+		}
+		if at <= 2 || at == 7 {
+			all += time.Duration(n) * tick
+		}
+	}
+	return all, nil
+}
+
+// children are the processes that this one has started and that run.
+func children() ([]pid, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var all []pid
+	for _, entry := range entries {
+		id, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
+		if err == nil && parseParent(string(text)) == os.Getpid() { // else it has just ended
+			all = append(all, pid(id))
+		}
+	}
+	return all, nil
+}
+
+// parseParent finds the parent's id behind a process's name, which may have
+// anything in it; 0: it is not there.
+func parseParent(stat string) int {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	id, _ := strconv.Atoi(fields[1])
+	return id
+}

@@ -12,3 +12,6 @@ func (p pid) calls() (reads, writes int64, err error) { return 0, 0, errNotLinux
 
 // waitUntil sleeps by Go's timer.
 func waitUntil(t time.Time) { time.Sleep(time.Until(t)) }
+
+func machineTime() (time.Duration, error) { return 0, errNotLinux }
+func children() ([]pid, error)            { return nil, errNotLinux }

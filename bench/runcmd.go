@@ -16,10 +16,10 @@ type runCmd struct {
 	Start       bool     `help:"Start a broker, bare relays, a proxy without rules (off) and one with (require), before other targets."`
 	Program     []string `help:"The offsetproxy to start; NAME=PATH to compare several." sep:"none" default:"bin/offsetproxy" placeholder:"PATH"`
 	Dir         string   `help:"Where the broker of --start keeps its data, some GB; default: /dev/shm if there is one, so that no disk is measured." placeholder:"DIR"`
-	Only        []string `help:"Only targets with these names, with commas; * stands for anything." placeholder:"NAME"`
+	Only        []string `help:"Only targets with these names, with commas, and direct; * stands for anything." placeholder:"NAME"`
 	Measure     []string `help:"Only these measures, with commas: names, parts of names, or globs." placeholder:"NAME"`
-	Rounds      int      `help:"Rounds, besides one to warm up." default:"5"`
-	Seconds     float64  `help:"Length of a sample." default:"2.5"`
+	Rounds      int      `help:"Rounds, besides one to warm up." default:"9"`
+	Seconds     float64  `help:"Length of a sample." default:"1"`
 	Rate        float64  `help:"Requests/s of the open loop; default: half of what the first target does one by one."`
 	JSON        string   `name:"json" help:"Write the results to FILE as JSON." placeholder:"FILE"`
 	Profiles    string   `help:"Take a round more of each measure and put CPU profiles of the proxies that --start starts into DIR." placeholder:"DIR"`
@@ -36,7 +36,7 @@ func (c *runCmd) Run(ctx context.Context, out *output) (err error) {
 		return fmt.Errorf("%w: --rounds and --seconds must be above 0, and --rate not below", errUsage)
 	}
 	r := &run{
-		seconds: time.Duration(c.Seconds * float64(time.Second)), prefix: c.TopicPrefix, rate: c.Rate, fill: filledBytes, profiles: c.Profiles,
+		seconds: time.Duration(c.Seconds * float64(time.Second)), prefix: c.TopicPrefix, rate: c.Rate, profiles: c.Profiles,
 		log: func(format string, args ...any) { fmt.Fprintf(out.stderr, format+"\n", args...) },
 	}
 	if c.Start {
@@ -44,11 +44,15 @@ func (c *runCmd) Run(ctx context.Context, out *output) (err error) {
 		for _, text := range c.Program {
 			programs = append(programs, parseProgram(text))
 		}
-		s, err := startAll(ctx, programs, c.TopicPrefix, cmp.Or(c.Dir, dataDir()), c.wanted, out)
+		s := &started{profiled: c.Profiles != ""}
+		defer func() { err = errors.Join(err, s.stop()) }()
+		broker, err := s.startBroker(ctx, cmp.Or(c.Dir, dataDir()))
+		if err == nil {
+			err = s.startTargets(ctx, broker, programs, c.TopicPrefix, c.wanted, out)
+		}
 		if err != nil {
 			return fmt.Errorf("start: %w", err)
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
 		r.targets = s.targets
 	}
 	for _, text := range c.Target {

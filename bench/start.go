@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,8 +49,10 @@ func parseProgram(text string) program {
 
 // started is what bench has started; stop ends it.
 type started struct {
-	targets []*target
-	stops   []func() error // in the order in which things were started
+	profiled bool     // proxies are to serve profiles
+	serve    []string // further flags of proxies
+	targets  []*target
+	stops    []func() error // in the order in which things were started
 }
 
 func (s *started) stop() error {
@@ -73,43 +76,42 @@ func dataDir() string {
 	return ""
 }
 
-// startAll starts a broker with its data below dir, the relays, and for each program a proxy without a
-// rule and one with. wanted decides by name what is needed. ctx bounds the start.
-func startAll(ctx context.Context, programs []program, prefix, dir string, wanted func(name string) bool, out *output) (s *started, err error) {
-	s = &started{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.stop())
-		}
-	}()
+// startBroker starts one with its data below dir. ctx bounds the start.
+func (s *started) startBroker(ctx context.Context, dir string) (address string, err error) {
 	data, err := os.MkdirTemp(dir, "bench-")
 	if err != nil {
-		return s, err
+		return "", err
 	}
 	s.stops = append(s.stops, func() error { return os.RemoveAll(data) })
 	cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: 1, Properties: brokerProperties, Dir: data})
 	if err != nil {
-		return s, err
+		return "", err
 	}
 	s.stops = append(s.stops, cluster.Stop)
-	broker := cluster.Bootstrap()
+	return cluster.Bootstrap(), nil
+}
+
+// startTargets starts the relays, and for each program a proxy without a rule and
+// one that fences topics with the prefix. wanted decides by name what is needed.
+// ctx bounds the start.
+func (s *started) startTargets(ctx context.Context, broker string, programs []program, prefix string, wanted func(name string) bool, out *output) error {
 	s.targets = append(s.targets, &target{name: "direct", address: broker})
 	self, err := os.Executable()
 	if err != nil {
-		return s, err
+		return err
 	}
 	for _, mode := range []relayMode{relayFrames, relayCopy, relaySplice} {
 		if !wanted(string(mode)) {
 			continue
 		}
 		if err := s.startRelay(ctx, self, mode, broker, out.stderr); err != nil {
-			return s, fmt.Errorf("relay %s: %w", mode, err)
+			return fmt.Errorf("relay %s: %w", mode, err)
 		}
 	}
 	for _, p := range programs {
 		path, err := filepath.Abs(p.path)
 		if err != nil {
-			return s, err
+			return err
 		}
 		for _, rule := range []string{"off", "require"} {
 			name := p.name + rule
@@ -123,7 +125,7 @@ func startAll(ctx context.Context, programs []program, prefix, dir string, wante
 				args = []string{"--require", prefix + "-fenced*"}
 			}
 			if err := s.startProxy(ctx, t, path, broker, args, out.stderr); err != nil {
-				return s, fmt.Errorf("%s (%s): %w", name, p.path, err)
+				return fmt.Errorf("%s (%s): %w", name, p.path, err)
 			}
 			s.targets = append(s.targets, t)
 			t.startTwin = func(ctx context.Context) (*target, error) {
@@ -132,7 +134,7 @@ func startAll(ctx context.Context, programs []program, prefix, dir string, wante
 			}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 func (s *started) startRelay(ctx context.Context, self string, mode relayMode, broker string, stderr io.Writer) error {
@@ -161,10 +163,13 @@ func (s *started) startProxy(ctx context.Context, t *target, path, broker string
 		return err
 	}
 	port := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+i)) }
-	t.admin = port(4)
-	args = append([]string{"serve", "--metrics-listen", t.admin, "--pprof", "--bootstrap", broker, "--listen", port(0), "--log-level", "warn",
-		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+3)}, args...)
-	command := exec.Command(path, args...)
+	given := []string{"serve", "--bootstrap", broker, "--listen", port(0), "--log-level", "error",
+		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+3)}
+	if s.profiled {
+		t.admin = port(4)
+		given = append(given, "--metrics-listen", t.admin, "--pprof")
+	}
+	command := exec.Command(path, slices.Concat(given, s.serve, args)...)
 	command.Stderr = stderr
 	if err := s.spawn(command); err != nil {
 		return err

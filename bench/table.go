@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-var errNothing = errors.New("the sample is empty")
+var errNothing = errors.New("the sample has no figure")
 
 // report is what a run gives, and the form of --json.
 type report struct {
@@ -28,6 +28,9 @@ type measured struct {
 	Name  string        `json:"name"`
 	About string        `json:"about"`
 	Ways  []measuredWay `json:"ways"`
+	// Others is what processes used that are none of the bench, as a share of
+	// the machine, by sample; nil where that cannot be seen.
+	Others *spread `json:"others,omitempty"`
 	// Besides are further ratios.
 	Besides []beside `json:"besides,omitempty"`
 }
@@ -135,6 +138,7 @@ func (m measured) write(w io.Writer) {
 	}
 	writeColumns(w, rows)
 	writeBesides(w, m.Besides)
+	writeOthers(w, m.Others)
 }
 
 // writeColumns aligns the cells and leaves columns out that are empty below the

@@ -63,6 +63,7 @@ func TestTakeInterleavesAndPairs(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", got.Ways, want)
 	}
 	var table bytes.Buffer
+	got.Others = nil // what else runs on this machine
 	got.write(&table)
 	wantTable := `
 m: a thing
@@ -131,6 +132,15 @@ func TestReportAsJSON(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	var warning bytes.Buffer
+	writeOthers(&warning, &spread{.05, 0, .09})
+	writeOthers(&warning, nil)
+	if warning.Len() > 0 {
+		t.Errorf("a warning of quiet neighbours: %s", warning.String())
+	}
+	if writeOthers(&warning, &spread{.05, 0, .5}); !strings.Contains(warning.String(), "5% of the machine (0%..50%)") {
+		t.Errorf("no warning of a busy one: %q", warning.String())
 	}
 	for _, key := range []string{`"ratio"`, `"median"`, `"peak_mib"`, `"better": "higher"`} {
 		if !strings.Contains(text.String(), key) {

@@ -52,6 +52,7 @@ var testMayImport = map[string][]string{
 	"proxy":           {"internal/kafkatest", "internal/embedded", "internal/appender", "internal/race"},
 	"proxy/prober":    {"internal/kafkatest", "internal/embedded"},
 	"cmd/offsetproxy": {"internal/kafkatest"},
+	"bench":           {"internal/embedded"},
 	"internal/verify": {"internal/kafkatest", "internal/embedded", "proxy"},
 }
 
