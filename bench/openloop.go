@@ -15,7 +15,7 @@ const openLoopShare = .5
 
 var openLoopMeasure = measure{
 	name:  "openloop",
-	about: "one batch of 200 bytes at each tick of a clock, whatever became of those before; latency from the tick",
+	about: "one batch of 200 bytes at each tick of a clock, to all partitions in turn, whatever became of those before; latency from the tick",
 	setUp: setUpOpenLoop,
 }
 
@@ -54,16 +54,24 @@ func setUpOpenLoop(ctx context.Context, r *run) ([]way, error) {
 }
 
 func sampleOpenLoop(ctx context.Context, r *run, t *target, topic string, every time.Duration) (sample, error) {
-	w, err := r.newWriter(ctx, t, topic, 0, smallBatch)
+	ends, err := r.ends(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
+	conn, err := t.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	turns := make([]*writer, partitions) // one after the other
+	for p := range turns {
+		turns[p] = writerOn(conn, topic, int32(p), smallBatch, ends[p])
+	}
 	m, err := t.meter()
 	if err != nil {
 		return nil, err
 	}
-	took, err := openLoop(ctx, w, every, int(r.seconds/every)+1)
+	took, err := openLoop(ctx, turns, every, int(r.seconds/every)+1)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +89,10 @@ func sampleOpenLoop(ctx context.Context, r *run, t *target, topic string, every 
 }
 
 // openLoop sends n batches on schedule, behind those that are unanswered if it
-// must, and gives how long after its scheduled time each was answered. A sender
-// that waits for answers would leave out what those waited who could not send.
-func openLoop(ctx context.Context, w *writer, every time.Duration, n int) ([]time.Duration, error) {
+// must, by the writers of one connection in turn, and gives how long after its
+// scheduled time each was answered. A sender that waits for answers would leave
+// out what those waited who could not send.
+func openLoop(ctx context.Context, turns []*writer, every time.Duration, n int) ([]time.Duration, error) {
 	begun := time.Now()
 	scheduled := func(i int) time.Time { return begun.Add(time.Duration(i) * every) }
 	sent := make(chan error, 1)
@@ -93,8 +102,8 @@ func openLoop(ctx context.Context, w *writer, every time.Duration, n int) ([]tim
 		defer runtime.UnlockOSThread()
 		for i := range n {
 			waitUntil(scheduled(i))
-			if err := errors.Join(ctx.Err(), w.send()); err != nil {
-				_ = w.conn.Close() // ends the reader
+			if err := errors.Join(ctx.Err(), turns[i%len(turns)].send()); err != nil {
+				_ = turns[0].conn.Close() // ends the reader
 				sent <- err
 				return
 			}
@@ -104,8 +113,8 @@ func openLoop(ctx context.Context, w *writer, every time.Duration, n int) ([]tim
 	took := make([]time.Duration, 0, n)
 	var failed error
 	for i := range n {
-		if failed = w.acknowledged(); failed != nil {
-			_ = w.conn.Close() // ends the sender
+		if failed = turns[i%len(turns)].acknowledged(); failed != nil {
+			_ = turns[0].conn.Close() // ends the sender
 			break
 		}
 		took = append(took, time.Since(scheduled(i)))

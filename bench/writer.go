@@ -38,7 +38,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // writer. Not for concurrent use.
 type writer struct {
 	conn   net.Conn
-	target *target
 	asked  int64 // the offset that the next batch asks for
 	told   int64 // the offset of the next answer
 	frame  frame
@@ -64,10 +63,15 @@ func (r *run) newWriter(ctx context.Context, t *target, topic string, partition 
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{conn: conn, target: t, asked: ends[partition], told: ends[partition], frame: newFrame(topic, partition, batchBytes)}
+	return writerOn(conn, topic, partition, batchBytes, ends[partition]), nil
+}
+
+// writerOn shares a connection, on which answers come in the order of requests.
+func writerOn(conn net.Conn, topic string, partition int32, batchBytes int, end int64) *writer {
+	w := &writer{conn: conn, asked: end, told: end, frame: newFrame(topic, partition, batchBytes)}
 	w.parsed = kmsg.NewProduceResponse()
 	w.parsed.Version = produceVersion
-	return w, nil
+	return w
 }
 
 func (w *writer) close() { _ = w.conn.Close() }
