@@ -30,7 +30,10 @@ func setUpEnd(ctx context.Context, r *run) ([]way, error) {
 			if err != nil {
 				return nil, err
 			}
-			return sample{{"rate", "appends/s", higher, did.acknowledgementRate()}}, nil
+			return sample{
+				{"rate", "appends/s", higher, did.acknowledgementRate()},
+				{"one writer", "appends/s", higher, did.perSecond()}, // a slow one in a hundred shows here
+			}, nil
 		}}
 		ways = append(ways, floor, way{name: t.name, target: t, beside: []string{floor.name}, sample: func(ctx context.Context, _ int) (sample, error) {
 			return sampleEnding(ctx, r, t, all)
