@@ -21,16 +21,24 @@ var (
 	configRights = []kadm.ACLOperation{kadm.OpDescribeConfigs}
 )
 
-// TestRightsThatAreEnough: a client with WRITE alone appends conditionally
+// TestRights has brokers that ask who one is, and what one may.
+func TestRights(t *testing.T) {
+	besideOthers(t)
+	s := startSecured(t, nil, "proxy", "narrow", "writer", "reader")
+	s.topic(t, probeTopic, securedBrokers)
+	s.allow(t, "proxy", on{probeTopic, probeRights}, on{"", configRights})
+	s.allow(t, "narrow", on{probeTopic, probeRights})
+	t.Run("enough", func(t *testing.T) { rightsThatAreEnough(t, s) })
+	t.Run("missing", func(t *testing.T) { missingRightsAreNamed(t, s) })
+}
+
+// rightsThatAreEnough: a client with WRITE alone appends conditionally
 // through a proxy that may read, and write only what it probes brokers by. Who
 // may not write learns nothing of the topic.
-func TestRightsThatAreEnough(t *testing.T) {
-	besideOthers(t)
+func rightsThatAreEnough(t *testing.T, s *secured) {
 	const topic = "rights"
-	s := startSecured(t, nil, "proxy", "writer", "reader")
 	s.topic(t, topic, 1)
-	s.topic(t, probeTopic, securedBrokers)
-	s.allow(t, "proxy", on{topic, viewRights}, on{probeTopic, probeRights}, on{"", configRights})
+	s.allow(t, "proxy", on{topic, viewRights})
 	s.allow(t, "writer", on{topic, []kadm.ACLOperation{kadm.OpWrite}})
 	s.allow(t, "reader", on{topic, []kadm.ACLOperation{kadm.OpRead}})
 	p := s.proxyAs(t, "proxy", "PLAIN", "--require", topic)
@@ -73,15 +81,9 @@ func TestRightsThatAreEnough(t *testing.T) {
 	}
 }
 
-// TestMissingRightsAreNamed to who has to grant them: by the log, and as far as
+// missingRightsAreNamed to who has to grant them: by the log, and as far as
 // clients are refused for that, in what they are told.
-func TestMissingRightsAreNamed(t *testing.T) {
-	besideOthers(t)
-	s := startSecured(t, nil, "proxy", "narrow", "writer")
-	s.allow(t, "proxy", on{"", configRights})
-	s.topic(t, probeTopic, securedBrokers)
-	s.allow(t, "proxy", on{probeTopic, probeRights})
-	s.allow(t, "narrow", on{probeTopic, probeRights})
+func missingRightsAreNamed(t *testing.T, s *secured) {
 	write := []kadm.ACLOperation{kadm.OpWrite}
 	ready := func(topic string, rights []kadm.ACLOperation, users ...string) {
 		t.Helper()

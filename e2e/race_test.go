@@ -53,7 +53,7 @@ func needsFence(t *testing.T) {
 func TestRacingWritersGetEachPlaceOnce(t *testing.T) {
 	needsFence(t)
 	besideOthers(t)
-	places := int64(2_000)
+	places := int64(1_000) // without the fence each of a few hundred has a victim
 	if longRuns {
 		places = 50_000
 	}
