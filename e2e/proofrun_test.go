@@ -60,7 +60,7 @@ func planProof(t *testing.T) proofPlan {
 		partitions: int32(number("PARTITIONS", 24)),
 		writers:    int(number("WRITERS", 192)),
 		oneIn:      int(number("ONE_IN", 120)),
-		calm:       time.Duration(number("PAUSE_MS", 1_500)) * time.Millisecond,
+		calm:       time.Duration(number("PAUSE_MS", 1_000)) * time.Millisecond,
 		longest:    time.Duration(number("HOLD_MS", 8_000)) * time.Millisecond,
 		flags:      strings.Fields(os.Getenv("OFFSETPROXY_PROOF_FLAGS")),
 	}

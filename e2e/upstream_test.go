@@ -35,8 +35,6 @@ func startUpstream(ctx context.Context) (*upstream, error) {
 			// A killed leader is replaced after 9 s by default.
 			"broker.session.timeout.ms":    "6000",
 			"broker.heartbeat.interval.ms": "1000",
-			// A replica that does not fetch is waited for 30 s by default.
-			"replica.lag.time.max.ms": "10000",
 			// What is to be forgotten is, for the test of what happens then.
 			"producer.id.expiration.check.interval.ms": "1000",
 		}})
