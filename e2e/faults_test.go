@@ -89,9 +89,26 @@ func (f faultScript) partitions(ctx context.Context) (kadm.PartitionDetails, err
 	return topics[f.topic].Partitions, topics[f.topic].Err
 }
 
+// faultPatience is for how long a fault may take to be made, or to end, where brokers
+// are slow to start on a machine that has much to do.
+const faultPatience = 2 * time.Minute
+
+// toldPartitions asks until the brokers answer: one may just have gone.
+func (f faultScript) toldPartitions(ctx context.Context) (kadm.PartitionDetails, error) {
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
+	defer cancel()
+	for {
+		all, err := f.partitions(ctx)
+		if err == nil || ctx.Err() != nil {
+			return all, err
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
 // moveLeaders puts another replica first in these partitions and has it elected.
 func (f faultScript) moveLeaders(ctx context.Context, partitions ...int32) error {
-	all, err := f.partitions(ctx)
+	all, err := f.toldPartitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,8 +130,21 @@ func (f faultScript) moveLeaders(ctx context.Context, partitions ...int32) error
 	return f.elect(ctx, wanted)
 }
 
-// assign gives partitions these replicas, in this order.
+// assign gives partitions these replicas, in this order. The controller may be about
+// to change.
 func (f faultScript) assign(ctx context.Context, replicas map[int32][]int32) error {
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
+	defer cancel()
+	for {
+		err := f.tryAssign(ctx, replicas)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
+func (f faultScript) tryAssign(ctx context.Context, replicas map[int32][]int32) error {
 	var assignment kadm.AlterPartitionAssignmentsReq
 	for p, order := range replicas {
 		assignment.Assign(f.topic, p, order)
@@ -132,7 +162,7 @@ func (f faultScript) assign(ctx context.Context, replicas map[int32][]int32) err
 // elect retries until the first of the wanted replicas leads each partition: it
 // may have to catch up before.
 func (f faultScript) elect(ctx context.Context, wanted map[int32][]int32) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
 	defer cancel()
 	for {
 		_, electErr := f.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{f.topic: setOf(wanted)})
@@ -190,7 +220,7 @@ func (f faultScript) freezeLeader(ctx context.Context, d time.Duration) error {
 // awaitWhole waits until every partition has a leader and all its replicas in
 // sync.
 func (f faultScript) awaitWhole(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
 	defer cancel()
 	for {
 		all, err := f.partitions(ctx)

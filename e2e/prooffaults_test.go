@@ -97,7 +97,7 @@ func (p *proof) recover(ctx context.Context) error {
 	if err := p.brokers.awaitWhole(ctx); err != nil {
 		return err
 	}
-	all, err := p.brokers.partitions(ctx)
+	all, err := p.brokers.toldPartitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (p *proof) moveSome(ctx context.Context, draw *rand.Rand) error {
 // gives them a new one there: what it had is gone.
 func (p *proof) changeReplicas(ctx context.Context, draw *rand.Rand) error {
 	some := p.some(draw)
-	all, err := p.brokers.partitions(ctx)
+	all, err := p.brokers.toldPartitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (p *proof) changeReplicas(ctx context.Context, draw *rand.Rand) error {
 var errNotAssigned = errors.New("partition has other replicas than assigned")
 
 func (p *proof) awaitReplicas(ctx context.Context, wanted map[int32][]int32) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, faultPatience)
 	defer cancel()
 	for {
 		all, err := p.brokers.partitions(ctx)
