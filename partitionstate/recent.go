@@ -47,7 +47,10 @@ func (r *recent) add(at Offset, records []Record) {
 		r.records = append(r.records, records[r.end()-at:]...)
 	}
 	if most := r.bound(); len(r.records) > 2*most {
-		r.trim(most)
+		// In place: it fills up again.
+		drop := len(r.records) - most
+		r.records = r.records[:copy(r.records, r.records[drop:])]
+		r.base += Offset(drop)
 	}
 }
 

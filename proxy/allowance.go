@@ -50,7 +50,7 @@ func (a *allowance) next(now ps.Instant) ps.Instant {
 // records and the connection has used up its allowance. Then it waits, and its
 // connection with it, for no longer than a batch is held.
 func (x *exchange) admitOrPutOff(e *entry) {
-	if e.admitted = e.lane.admitWithin(&e.ticket, x.c.oldReads.take); !e.admitted {
+	if e.admitted = e.lane.admitWithin(x.clock(), &e.ticket, &x.c.oldReads); !e.admitted {
 		x.c.p.metrics.limit(limitOldReads)
 		x.putOff = append(x.putOff, e)
 	}
@@ -61,24 +61,25 @@ func (x *exchange) admitOrPutOff(e *entry) {
 // long to wait until it is called again; 0: nothing is put off any more.
 func (x *exchange) admitPutOff() time.Duration {
 	for len(x.putOff) > 0 {
-		e, now := x.putOff[0], instant()
-		if now < e.ticket.HoldUntil && !x.c.oldReads.take(now) {
+		x.c.waited = true
+		e, at := x.putOff[0], x.clock()
+		if now := at.Instant; now < e.ticket.HoldUntil && !x.c.oldReads.take(now) {
 			return max(min(x.c.oldReads.next(now), e.ticket.HoldUntil).Sub(now), time.Millisecond)
 		}
 		x.putOff = x.putOff[1:]
 		e.admitted = true
-		e.lane.admit(&e.ticket)
+		e.lane.admit(at, &e.ticket)
 	}
 	return 0
 }
 
-// admitWithin admits a ticket unless it costs a reading of old records and pay
-// says no; it reports whether it did. A lane that is closed takes it and drops
+// admitWithin admits a ticket unless it costs a reading of old records and the
+// allowance is used up; it reports whether it did. A lane that is closed takes it and drops
 // it, as admit does.
-func (l *lane) admitWithin(t *fence.Ticket, pay func(ps.Instant) bool) bool {
+func (l *lane) admitWithin(at ps.Now, t *fence.Ticket, pay *allowance) bool {
 	admitted := true
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect {
-		if p.ReadsOld(at, &t.Batch) && !pay(at.Instant) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect {
+		if p.ReadsOld(at, &t.Batch) && !pay.take(at.Instant) {
 			admitted = false
 			return nil
 		}

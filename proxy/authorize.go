@@ -41,28 +41,51 @@ const (
 
 // writeRights is what one connection's client may write to. The clientLoop's own.
 type writeRights struct {
-	allowed map[string]ps.Instant // when the answer was asked for
-	denied  map[string]bool       // of the request at hand
+	allowed map[string]writeRight
+	denied  map[string]bool // of the request at hand
+}
+
+// writeRight is the right to write to a topic.
+type writeRight struct {
+	name  string     // the topic's
+	asked ps.Instant // when the answer was asked for
 }
 
 // knows reports whether nothing has to be asked about a topic.
 func (w *writeRights) knows(topic []byte, at ps.Instant) bool {
-	asked, ok := w.allowed[string(topic)]
-	return ok && at.Sub(asked) < writeRightAge
+	right, ok := w.allowed[string(topic)]
+	return ok && at.Sub(right.asked) < writeRightAge
+}
+
+// nameOf is a topic's name as a string. It does not allocate where the right to
+// the topic is known.
+func (w *writeRights) nameOf(topic []byte) string {
+	if right, ok := w.allowed[string(topic)]; ok {
+		return right.name
+	}
+	return string(topic)
 }
 
 // askRights finds out whether the client may write to the topics under a rule
 // that a request names, as far as that is not known. Topics of which it does not
 // find out are neither allowed nor denied.
-func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID []byte) {
-	at := instant()
+func (f *fencing) askRights(x *exchange, view *wire.Produce, rules []*rule) {
+	c, at := x.c, x.clock().Instant
 	clear(c.rights.denied)
 	var ask []kmsg.ProduceRequestTopic
-	asked := map[string]bool{}
+	var asked map[string]bool
+	looked := -1 // the topic entry that was looked at
 	for i := range view.Partitions {
 		topic := view.Partitions[i].Topic
-		if topic == nil || !rules[i].fenced() || c.rights.knows(topic, at) || asked[string(topic)] {
+		if topic == nil || !rules[i].fenced() || view.Partitions[i].TopicIndex == looked {
 			continue
+		}
+		looked = view.Partitions[i].TopicIndex
+		if c.rights.knows(topic, at) || asked[string(topic)] {
+			continue
+		}
+		if asked == nil {
+			asked = map[string]bool{}
 		}
 		nothing := kmsg.NewProduceRequestTopicPartition()
 		nothing.Partition, nothing.Records = rightsPartition, []byte{}
@@ -74,7 +97,7 @@ func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID
 	if len(ask) == 0 || c.node == unknownNode {
 		return
 	}
-	answer, err := c.askUpstream(ask, clientID)
+	answer, err := c.askUpstream(ask, x.clientID)
 	if err != nil {
 		f.logger.Debug("client's rights cannot be found out", "remote", c.client.RemoteAddr().String(), "err", err)
 		return
@@ -98,9 +121,9 @@ func (f *fencing) askRights(c *conn, view *wire.Produce, rules []*rule, clientID
 
 func (w *writeRights) allow(topic string, at ps.Instant) {
 	if w.allowed == nil {
-		w.allowed = map[string]ps.Instant{}
+		w.allowed = map[string]writeRight{}
 	}
-	w.allowed[topic] = at
+	w.allowed[topic] = writeRight{topic, at}
 }
 
 func (w *writeRights) deny(topic string) {

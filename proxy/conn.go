@@ -81,10 +81,20 @@ type conn struct {
 	rulesFrom ps.Instant
 	// oldReads is what it may spend on batches for old offsets.
 	oldReads allowance
+	// waited: something was waited for since the clock was read for the Produce in
+	// frame; see exchange.clock.
+	waited bool
+	// changed is the signal of its exchanges, of which one at a time waits.
+	changed chan struct{}
+	// admitted are the lanes that the Produce in frame has named.
+	admitted map[*lane]struct{}
 	// lookupUntil ends the readings that the request in frame waits for; zero:
 	// it has not waited for any.
 	lookupUntil time.Time
 	coming      coming
+
+	// answer is scratch of the upstreamLoop's.
+	answer wire.ProduceAnswer
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set
@@ -96,6 +106,7 @@ type conn struct {
 func newConn(p *Proxy, client net.Conn, target int32) *conn {
 	c := &conn{p: p, client: client, down: fast(client), id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
 	c.moved.L = &c.mu
+	c.changed = make(chan struct{}, 1)
 	c.oldReads.perSecond = p.cfg.OldReadsPerSecond
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.in = wire.NewInbox(c.down, inboxBytes, p.cfg.MaxFrameBytes+4)

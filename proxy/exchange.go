@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -32,6 +29,7 @@ const (
 type entry struct {
 	x     *exchange
 	index int // into the request's partitions
+	topic int // into the exchange's topics
 	state entryState
 	rule  *rule
 	// watched is not nil while the answer will tell what the fence would have
@@ -56,36 +54,51 @@ type entry struct {
 	appendTime   bool
 	answeredTime int64
 
-	result kmsg.ProduceResponseTopicPartition
+	result wire.ProduceResult
+}
+
+// exchangeTopic is one topic entry of a request.
+type exchangeTopic struct {
+	name  string // empty from Produce version 13 on
+	id    [16]byte
+	count int // of its partitions
 }
 
 // exchange is one Produce request with at least one fenced partition, from
 // its frame to its answer. The connection's clientLoop sends; verdicts and
-// answers come from any goroutine.
+// answers come from any goroutine, late ones when all is long decided: so an
+// exchange is never used for another request.
 type exchange struct {
 	c       *conn
+	via     carrier
 	version int16
 	book    *ruleBook // what it is judged by
 	slot    *slot     // nil: acks=0, no answer
-	topics  []kmsg.ProduceResponseTopic
-	topicOf []int // topic entry of each partition
+	topics  []exchangeTopic
 
 	// The clientLoop's own, until it has sent everything.
 	clientID []byte // in the request's frame
 	timeout  time.Duration
 	arrived  ps.Instant
+	at       ps.Now // see clock
+	examined int    // bytes since at, about; see entry.examined
+	// digests is room for the records of its batches, as the fence knows them.
+	digests []ps.Record
 	// putOff are the entries that wait to be admitted; see allowance.
 	putOff []*entry
 
-	// signal has capacity 1 and is never closed: something became ready or was
-	// decided while the clientLoop waits for held entries.
+	// signal is the connection's, has capacity 1 and is never closed: something
+	// became ready or was decided while the clientLoop waits for held entries. It
+	// may be about an earlier exchange.
 	signal chan struct{}
 
 	// mu guards the entries' states and results. It is taken under a lane's
 	// lock and takes the connection's.
 	mu      sync.Mutex
 	entries []entry
-	open    int // entries that are not done
+	ready   []int // entries that became ready; some may be decided by now
+	open    int   // entries that are not done
+	held    int   // entries that wait; see entry.waits
 	// released: nothing is sent any more; the records may be gone.
 	released bool
 	// strays: a piece was lost with its connection, and may still arrive.
@@ -96,11 +109,87 @@ type exchange struct {
 	// batch is unknown, of which its sender can only be told as by a broker that
 	// fails.
 	broken error
+	// frame is room for the answer.
+	frame []byte
+}
+
+// smallExchange is all that most exchanges need, in one piece of memory: a
+// partition, few records and a short answer.
+type smallExchange struct {
+	exchange
+	oneEntry   [1]entry
+	oneTopic   [1]exchangeTopic
+	oneReady   [1]int
+	fewDigests [4]ps.Record
+	answer     [128]byte
+}
+
+// makeExchange makes room for a request's partitions.
+func makeExchange(partitions int) *exchange {
+	if partitions > 1 {
+		return &exchange{entries: make([]entry, partitions), ready: make([]int, 0, partitions), open: partitions, held: partitions}
+	}
+	s := new(smallExchange)
+	x := &s.exchange
+	x.entries, x.open, x.held = s.oneEntry[:partitions], partitions, partitions
+	x.topics, x.ready = s.oneTopic[:0], s.oneReady[:0]
+	x.digests, x.frame = s.fewDigests[:0], s.answer[:0]
+	return x
+}
+
+// digestsAtOnce is how many records of small batches share memory.
+const digestsAtOnce = 256
+
+// makeRecords gives room for the records of a batch. What the fence keeps of a
+// batch beyond its verdict it copies.
+func (x *exchange) makeRecords(n int) []ps.Record {
+	if cap(x.digests)-len(x.digests) < n {
+		x.digests = make([]ps.Record, 0, max(n, min(digestsAtOnce, n*len(x.entries))))
+	}
+	from := len(x.digests)
+	x.digests = x.digests[:from+n]
+	return x.digests[from : from+n : from+n]
+}
+
+// clock is the time on the clientLoop, which is read again only after something
+// was waited for: a decision is as good as its clock is late, and the clock costs a
+// system call.
+func (x *exchange) clock() ps.Now {
+	if x.c.waited {
+		x.c.waited = false
+		x.at = now()
+	}
+	return x.at
 }
 
 // mayResend reports whether the fence may want the entry's batch sent again
 // after a race that it lost.
 func (e *entry) mayResend() bool { return e.ticket.AtEnd }
+
+// waits reports whether the clientLoop keeps the entry's bytes: it may have to send
+// them.
+func (e *entry) waits() bool { return e.state == entryHeld || e.state == entrySent && e.mayResend() }
+
+// moveLocked moves an entry to another state.
+func (x *exchange) moveLocked(e *entry, to entryState) {
+	if e.waits() {
+		x.held--
+	}
+	e.state = to
+	if e.waits() {
+		x.held++
+	}
+	if to == entryReady {
+		x.ready = append(x.ready, e.index)
+	}
+}
+
+// sendPlain has an entry that is not fenced be sent with the next piece.
+func (x *exchange) sendPlain(e *entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.moveLocked(e, entryReady)
+}
 
 // ready is called by the fence, under the lane's lock: the entry is to be
 // sent with this stamp. False means that nobody will send it.
@@ -112,9 +201,28 @@ func (e *entry) ready(s *fence.Effect) bool {
 		return false
 	}
 	e.epoch, e.sequence, e.unstamped = int16(s.Epoch), int32(s.BaseSequence), s.Unstamped
-	e.state = entryReady
+	x.moveLocked(e, entryReady)
 	x.wakeLocked()
 	return true
+}
+
+// takeReady marks the ready entries as sent and tells whether others are held,
+// or may have to be sent again. If none is, this was the last piece, and the fence is told so from then on:
+// an entry that it makes ready afterwards would wait for its sending for ever.
+func (x *exchange) takeReady() (ready []int, held bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, i := range x.ready {
+		if e := &x.entries[i]; e.state == entryReady {
+			x.moveLocked(e, entrySent)
+			ready = append(ready, i)
+		}
+	}
+	x.ready = x.ready[:0]
+	slices.Sort(ready)
+	held = x.held > 0
+	x.released = x.released || !held
+	return ready, held
 }
 
 // decided is called by the fence, under the lane's lock.
@@ -125,12 +233,7 @@ func (e *entry) decided(d *fence.Effect) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.lane.users.Add(-1)
-	e.result.ErrorCode = code
-	e.result.BaseOffset = -1
-	e.result.LogAppendTime = -1
-	if message != "" {
-		e.result.ErrorMessage = &message
-	}
+	e.failLocked(code, message)
 	if d.Verdict.Kind == fence.Unknown && e.unconditional {
 		x.broken = errOutcomeUnknown
 	}
@@ -144,26 +247,29 @@ func (e *entry) decided(d *fence.Effect) {
 }
 
 // abandon is called by the fence, under the lane's lock: the answer is overdue.
-func (e *entry) abandon() { e.x.c.abandonUpstream() }
+func (e *entry) abandon() { e.x.via.abandon() }
 
 // refuse decides an entry that never reached the fence.
 func (x *exchange) refuse(e *entry, code int16, message string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	e.result.ErrorCode = code
-	e.result.BaseOffset = -1
-	e.result.LogAppendTime = -1
-	if message != "" {
-		e.result.ErrorMessage = &message
-	}
+	e.failLocked(code, message)
 	x.doneLocked(e)
+}
+
+// failLocked makes the entry's result one without an offset.
+func (e *entry) failLocked(code int16, message string) {
+	e.result.ErrorCode, e.result.BaseOffset, e.result.LogAppendTime = code, -1, -1
+	if message != "" {
+		e.result.ErrorMessage = []byte(message)
+	}
 }
 
 func (x *exchange) doneLocked(e *entry) {
 	if e.state == entryDone {
 		panic("proxy: partition decided twice")
 	}
-	e.state = entryDone
+	x.moveLocked(e, entryDone)
 	x.open--
 	x.wakeLocked()
 	if x.open == 0 {
@@ -201,95 +307,77 @@ func (x *exchange) finishLocked() {
 
 // composeLocked is the answer's frame; the slot fills in its first 8 bytes.
 func (x *exchange) composeLocked() []byte {
-	answer := kmsg.ProduceResponse{Version: x.version, Topics: x.topics, ThrottleMillis: x.throttle}
-	for i := range x.entries {
-		t := &answer.Topics[x.topicOf[i]]
-		t.Partitions = append(t.Partitions, x.entries[i].result)
+	if x.frame == nil {
+		x.frame = make([]byte, 0, answerBytes*(1+len(x.topics)+len(x.entries)))
 	}
-	frame := make([]byte, 8, 128)
-	if answer.IsFlexible() {
+	frame := append(x.frame, make([]byte, frameHead)...)
+	if x.version >= flexibleProduce {
 		frame = append(frame, 0) // no tagged fields in the header
 	}
-	return answer.AppendTo(frame)
-}
-
-// answered takes in the broker's answer to a piece of the request; indexes
-// are the entries in it. It runs on the upstreamLoop.
-func (x *exchange) answered(indexes []int, body []byte, err error) {
-	if err != nil {
-		x.lost(indexes, err)
-		return
-	}
-	answer := kmsg.ProduceResponse{Version: x.version}
-	if body, err = skipHeaderTags(body, answer.IsFlexible()); err == nil {
-		err = answer.ReadFrom(body)
-	}
-	if err != nil {
-		x.c.p.cfg.Logger.Error("answer to Produce not understood, closing connection", "node", x.c.node, "err", err)
-		x.lost(indexes, errAnswer)
-		x.c.abandonUpstream()
-		return
-	}
-	x.mu.Lock()
-	x.throttle = max(x.throttle, answer.ThrottleMillis)
-	x.mu.Unlock()
-	finder := findIn(&answer)
-	for _, i := range indexes {
-		e := &x.entries[i]
-		topic := &x.topics[x.topicOf[i]]
-		r := finder.find(topic.Topic, topic.TopicID, e.result.Partition)
-		switch {
-		case r == nil && e.lane != nil:
-			e.lane.abandoned(&e.ticket) // not answered: nothing is known of it
-		case r == nil:
-			x.lost([]int{i}, errAnswer)
-		case e.lane != nil:
-			x.mu.Lock()
-			e.result.LogStartOffset = r.LogStartOffset
-			e.answeredTime = r.LogAppendTime
-			x.mu.Unlock()
-			if e.appendTime && r.ErrorCode == 0 && r.LogAppendTime == -1 {
-				// Its timestamps are the clients' by now, so they must be checked.
-				e.lane.f.topics.forget(e.lane.key.Topic)
-			}
-			e.lane.answered(&e.ticket, brokerAnswer(r, x.version))
-		default:
-			e.watched.answered(r)
-			x.mu.Lock()
-			partition := e.result.Partition
-			e.result = *r
-			e.result.Partition = partition
-			// Addresses are not passed on, so neither is a leader to go to:
-			// the client asks for metadata.
-			e.result.CurrentLeader = kmsg.NewProduceResponseTopicPartitionCurrentLeader()
-			x.doneLocked(e)
-			x.mu.Unlock()
+	w := wire.AppendProduceAnswer(frame, x.version, len(x.topics))
+	next := 0
+	for i := range x.topics {
+		t := &x.topics[i]
+		w.Topic(t.name, t.id, t.count)
+		for range t.count {
+			w.Partition(&x.entries[next].result)
+			next++
 		}
 	}
+	return w.End(x.throttle)
 }
 
-// lost tells that the piece gets no answer.
-func (x *exchange) lost(indexes []int, err error) {
-	notSent := errors.Is(err, errNotSent)
-	if !notSent {
+const (
+	// frameHead is what the slot fills in: length and correlation id.
+	frameHead = 8
+	// answerBytes is about what an answer needs for a partition, and for a topic.
+	answerBytes = 40
+	// flexibleProduce is the Produce version from which on headers have tagged fields
+	// (KIP-482).
+	flexibleProduce = 9
+)
+
+// answered takes in what the broker said of an entry.
+func (e *entry) answered(at ps.Now, r *wire.ProduceResult) {
+	x := e.x
+	if e.lane != nil {
 		x.mu.Lock()
-		x.strays = true
+		e.result.LogStartOffset = r.LogStartOffset
+		e.answeredTime = r.LogAppendTime
 		x.mu.Unlock()
-	}
-	for _, i := range indexes {
-		e := &x.entries[i]
-		switch {
-		case e.lane != nil && notSent:
-			e.lane.notSent(&e.ticket)
-		case e.lane != nil:
-			e.lane.abandoned(&e.ticket)
-		default:
-			e.watched.lost()
-			x.mu.Lock()
-			x.broken = errAnswer
-			x.doneLocked(e)
-			x.mu.Unlock()
+		if e.appendTime && r.ErrorCode == 0 && r.LogAppendTime == -1 {
+			// Its timestamps are the clients' by now, so they must be checked.
+			e.lane.f.topics.forget(e.lane.key.Topic)
 		}
+		e.lane.answered(at, &e.ticket, brokerAnswer(r))
+	} else {
+		e.watched.answered(r)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		partition := e.result.Partition
+		// Where the partition's new leader is, which tagged fields say, is not
+		// passed on: addresses are not, so the client asks for metadata.
+		e.result = *r
+		e.result.Partition = partition
+		e.result.ErrorRecords, e.result.ErrorMessage = slices.Clone(r.ErrorRecords), slices.Clone(r.ErrorMessage)
+		x.doneLocked(e)
+	}
+}
+
+// lost tells that the entry's transmission gets no answer; notSent: nor was a
+// byte of it written.
+func (e *entry) lost(at ps.Now, notSent bool) {
+	switch {
+	case e.lane != nil && notSent:
+		e.lane.notSent(at, &e.ticket)
+	case e.lane != nil:
+		e.lane.abandoned(at, &e.ticket)
+	default:
+		e.watched.lost()
+		e.x.mu.Lock()
+		defer e.x.mu.Unlock()
+		e.x.broken = errAnswer
+		e.x.doneLocked(e)
 	}
 }
 
@@ -298,6 +386,7 @@ func (x *exchange) cancel() {
 	x.mu.Lock()
 	x.released = true
 	x.mu.Unlock()
+	at := now()
 	for i := range x.entries {
 		e := &x.entries[i]
 		if !e.admitted {
@@ -318,14 +407,14 @@ func (x *exchange) cancel() {
 		if !held {
 			continue
 		}
-		e.lane.cancel(&e.ticket)
+		e.lane.cancel(at, &e.ticket)
 		x.mu.Lock()
 		state := e.state
 		x.mu.Unlock()
 		switch state {
 		case entryReady:
 			// The fence counts it as sent, and is told otherwise.
-			e.lane.notSent(&e.ticket)
+			e.lane.notSent(at, &e.ticket)
 		case entryHeld:
 			e.lane.users.Add(-1)
 			x.giveUp(e)
@@ -344,15 +433,10 @@ func (x *exchange) giveUp(e *entry) {
 	x.doneLocked(e)
 }
 
-// skipHeaderTags skips the tagged fields of an answer's header, which only
-// flexible versions have.
-func skipHeaderTags(body []byte, flexible bool) ([]byte, error) {
-	if !flexible {
-		return body, nil
+// letGo drops what aliases the frame.
+func (x *exchange) letGo() {
+	x.clientID = nil
+	for i := range x.entries {
+		x.entries[i].records = nil
 	}
-	rest, ok := wire.SkipTags(body)
-	if !ok {
-		return nil, fmt.Errorf("%w: header", errAnswer)
-	}
-	return rest, nil
 }

@@ -13,12 +13,13 @@ import (
 // send it, so the fence must be told at once. Else it waits for an answer, and
 // gives it up with the whole connection.
 func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
-	x := &exchange{signal: make(chan struct{}, 1), entries: make([]entry, 2)}
+	x := makeExchange(2)
+	x.signal = make(chan struct{}, 1)
 	for i := range x.entries {
-		x.entries[i].x, x.entries[i].records = x, []byte("in the frame")
+		x.entries[i].x, x.entries[i].index, x.entries[i].records = x, i, []byte("in the frame")
 	}
 	sent, held := &x.entries[0], &x.entries[1]
-	sent.state, held.state = entrySent, entryHeld
+	x.moveLocked(sent, entrySent)
 	again := &fence.Effect{Kind: fence.Send}
 
 	if _, waits := x.takeReady(); !waits {
@@ -30,7 +31,7 @@ func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
 	if ready, _ := x.takeReady(); len(ready) != 1 || ready[0] != 0 {
 		t.Errorf("got %v to be sent, want the one that was made ready", ready)
 	}
-	held.state = entryDone // decided meanwhile
+	x.moveLocked(held, entryDone) // decided meanwhile
 	if ready, waits := x.takeReady(); waits || len(ready) > 0 {
 		t.Fatalf("got %v and %v, want nothing left to do", ready, waits)
 	}
@@ -42,9 +43,11 @@ func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
 
 // The same while the connection ends.
 func TestReadyAfterCancelIsNotTakenForSent(t *testing.T) {
-	x := &exchange{signal: make(chan struct{}, 1), entries: make([]entry, 1)}
+	x := makeExchange(1)
+	x.signal = make(chan struct{}, 1)
 	e := &x.entries[0]
-	e.x, e.records, e.state = x, []byte("in the frame"), entrySent
+	e.x, e.records = x, []byte("in the frame")
+	x.moveLocked(e, entrySent)
 	x.cancel()
 	if e.ready(&fence.Effect{Kind: fence.Send}) {
 		t.Error("got true: the batch counts as sent, and nobody sends it")
@@ -83,7 +86,8 @@ func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
 	defer far.Close()
 	c := newConn(r.Proxy, near, 0)
 	defer c.cancel(errAborted)
-	x := &exchange{c: c, book: newRuleBook(new(Config), nil), signal: make(chan struct{}, 1), entries: make([]entry, 1), open: 1}
+	x := makeExchange(1)
+	x.c, x.via, x.book, x.signal = c, ownUpstream{c}, newRuleBook(new(Config), nil), c.changed
 	e := &x.entries[0]
 	e.x, e.records, e.admitted = x, conditional(0, "a"), true
 	e.ticket = fence.Ticket{Owner: e, Batch: fence.Batch{
@@ -91,7 +95,7 @@ func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
 		HoldUntil: instant().Add(seamPatience), AnswerWithin: seamPatience,
 	}}
 	e.lane = r.fencing.lane(ps.Key{Topic: "fenced", ID: l.topics["fenced"].id})
-	e.lane.admit(&e.ticket)
+	e.lane.admit(now(), &e.ticket)
 	state := func() entryState {
 		x.mu.Lock()
 		defer x.mu.Unlock()

@@ -49,7 +49,10 @@ type fencing struct {
 	rules   *currentRules
 	// retake, if not nil, is called before each partition's rule is found, with the
 	// book to find it in, and gives the one that is used. It is for tests.
-	retake  func(*ruleBook) *ruleBook
+	retake func(*ruleBook) *ruleBook
+	// carry, if not nil, gives what takes a connection's pieces upstream. It is for
+	// tests.
+	carry   func(*conn) carrier
 	topics  *topicBook
 	warned  *onceByTopic // of observed topics that could not be fenced
 	refused *onceByTopic // of topics that are not served

@@ -43,12 +43,13 @@ func (f *fencing) refusedBefore(key ps.Key, e *entry) {
 	}
 	l := f.lane(key)
 	defer l.users.Add(-1)
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Refused(at, &e.ticket) })
+	l.step(e.x.clock(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Refused(at, &e.ticket) })
 }
 
 // countProducersLocked keeps the count of virtual producer states.
 func (l *lane) countProducersLocked() {
-	n := l.part.State().Producers()
-	l.f.metrics.producers.Add(int64(n - l.producers))
-	l.producers = n
+	if n := l.part.State().Producers(); n != l.producers {
+		l.f.metrics.producers.Add(int64(n - l.producers))
+		l.producers = n
+	}
 }

@@ -28,6 +28,7 @@ type lane struct {
 
 	mu     sync.Mutex
 	part   *fence.Partition
+	last   ps.Instant // the newest of the events so far
 	timer  *time.Timer
 	due    ps.Instant // of the timer; 0: not running
 	closed bool
@@ -37,51 +38,57 @@ type lane struct {
 	pauses int
 }
 
-// step feeds an event to the partition and carries out the effects.
-func (l *lane) step(event func(*fence.Partition, ps.Now) []fence.Effect) {
+// step feeds an event to the partition, which came at an instant that the caller has
+// read from the clock not long ago, and carries out the effects. Time that was read
+// earlier than that of an event before it stands still for the partition.
+func (l *lane) step(at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
+	l.last = max(l.last, at.Instant)
+	at.Instant = l.last
 	l.part.Configure(l.f.core.Load())
-	l.carryOutLocked(event(l.part, now()))
+	l.carryOutLocked(at, event(l.part, at))
 	l.countProducersLocked()
-	l.f.metrics.pauses.Add(int64(l.part.Pauses() - l.pauses))
-	l.pauses = l.part.Pauses()
-	l.scheduleLocked()
+	if n := l.part.Pauses(); n != l.pauses {
+		l.f.metrics.pauses.Add(int64(n - l.pauses))
+		l.pauses = n
+	}
+	l.scheduleLocked(at.Instant)
 }
 
-func (l *lane) admit(t *fence.Ticket) {
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Admit(at, t) })
+func (l *lane) admit(at ps.Now, t *fence.Ticket) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Admit(at, t) })
 }
 
-func (l *lane) cancel(t *fence.Ticket) {
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Cancel(at, t) })
+func (l *lane) cancel(at ps.Now, t *fence.Ticket) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Cancel(at, t) })
 }
 
-func (l *lane) answered(t *fence.Ticket, a fence.Answer) {
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Answered(at, t, a) })
+func (l *lane) answered(at ps.Now, t *fence.Ticket, a fence.Answer) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Answered(at, t, a) })
 }
 
-func (l *lane) abandoned(t *fence.Ticket) {
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Abandoned(at, t) })
+func (l *lane) abandoned(at ps.Now, t *fence.Ticket) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Abandoned(at, t) })
 }
 
-func (l *lane) notSent(t *fence.Ticket) {
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.NotSent(at, t) })
+func (l *lane) notSent(at ps.Now, t *fence.Ticket) {
+	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.NotSent(at, t) })
 }
 
 func (l *lane) tick() {
 	l.mu.Lock()
 	l.due = 0
 	l.mu.Unlock()
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Tick(at) })
+	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Tick(at) })
 }
 
 // carryOutLocked does what the partition asks for. The slice is valid until
 // the next event, so events that come up on the way wait for the end.
-func (l *lane) carryOutLocked(effects []fence.Effect) {
+func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect) {
 	var unsendable []*fence.Ticket
 	for i := range effects {
 		e := &effects[i]
@@ -118,19 +125,19 @@ func (l *lane) carryOutLocked(effects []fence.Effect) {
 		}
 	}
 	for _, t := range unsendable {
-		l.carryOutLocked(l.part.Unsendable(now(), t))
+		l.carryOutLocked(at, l.part.Unsendable(at, t))
 	}
 }
 
 // scheduleLocked makes sure that a tick comes when the partition wants one. A
 // timer that fires early does no harm, so it is only ever moved forward.
-func (l *lane) scheduleLocked() {
+func (l *lane) scheduleLocked(now ps.Instant) {
 	at, wanted := l.part.Wake()
 	if !wanted || l.due != 0 && l.due <= at {
 		return
 	}
 	l.due = at
-	wait := max(at.Sub(instant()), 0)
+	wait := max(at.Sub(now), 0)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(wait, l.tick)
 	} else {

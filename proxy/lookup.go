@@ -28,6 +28,10 @@ func (f *fencing) rulesOf(c *conn, book *ruleBook, view *wire.Produce) (rules []
 	for i := range view.Partitions {
 		if f.retake != nil {
 			book = f.retake(book)
+		} else if i > 0 && view.Partitions[i].TopicIndex == view.Partitions[i-1].TopicIndex {
+			view.Partitions[i].Topic = view.Partitions[i-1].Topic
+			rules = append(rules, rules[i-1])
+			continue
 		}
 		r := f.ruleOf(c, book, view, &view.Partitions[i])
 		most = max(most, r.mode)
@@ -75,6 +79,7 @@ func (f *fencing) topicName(c *conn, book *ruleBook, id [16]byte) (string, error
 // lookup gives the context of a reading that the request at hand waits for.
 // What is queued upstream does not wait with it.
 func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
+	c.waited = true
 	if err := c.flushUpstream(); err != nil {
 		return nil, nil, err
 	}
@@ -111,13 +116,13 @@ const messageUnmarked = "how the broker marks duplicates is not known, so equal 
 
 // examineBroker finds out how the broker marks duplicates, or says how a batch
 // is refused for what the broker is.
-func (f *fencing) examineBroker(c *conn, view *wire.Produce, e *entry) (int16, string) {
+func (f *fencing) examineBroker(c *conn, view *wire.Produce) (fence.Marking, int16, string) {
 	kind, err := f.kindOf(c)
 	if err != nil {
-		return kerr.NotLeaderForPartition.Code, "the broker cannot be probed now; send again"
+		return 0, kerr.NotLeaderForPartition.Code, "the broker cannot be probed now; send again"
 	}
-	e.ticket.Marking = kind.marking
-	return kind.refuses(view.Version)
+	code, message := kind.refuses(view.Version)
+	return kind.marking, code, message
 }
 
 // refuses says how a Produce of a version is refused for what the broker is.

@@ -76,7 +76,7 @@ func (u *touched) touch(n int) {
 			u.t.Fatal(err)
 		}
 		l := u.lane(ps.Key{Topic: name, ID: id, Partition: int32(partition)})
-		l.step(func(p *fence.Partition, now ps.Now) []fence.Effect {
+		l.step(now(), func(p *fence.Partition, now ps.Now) []fence.Effect {
 			p.State().ReadView(now.Instant, ps.View{Leader: 1, HighWatermark: 0, At: now.Instant - 1})
 			p.State().Acknowledged(now.Instant, ps.Append{Records: u.records, Leader: 1, SentAt: now.Instant})
 			return nil

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/offsetproxy/offsetproxy/wire"
 )
@@ -124,16 +123,15 @@ func (w *watch) answered(body []byte) {
 	if w == nil {
 		return
 	}
-	answer := kmsg.ProduceResponse{Version: w.version}
-	body, err := skipHeaderTags(body, answer.IsFlexible())
-	if err != nil || answer.ReadFrom(body) != nil {
+	var answer wire.ProduceAnswer
+	body, err := skipHeaderTags(body, w.version >= flexibleProduce)
+	if err != nil || answer.Parse(body, w.version) != nil {
 		w.lost()
 		return
 	}
-	finder := findIn(&answer)
 	for _, b := range w.batches {
-		if r := finder.find(b.topic, b.id, b.partition); r != nil {
-			b.answered(r)
+		if r, ok := answer.Find(b.topic, b.id, b.partition); ok {
+			b.answered(&r.ProduceResult)
 		} else {
 			b.lost()
 		}
@@ -153,7 +151,7 @@ func (w *watch) lost() {
 // answered counts what the fence would have said of a batch which the broker
 // appended at another place than it expects, or there. A nil batch is not
 // watched.
-func (b *watched) answered(r *kmsg.ProduceResponseTopicPartition) {
+func (b *watched) answered(r *wire.ProduceResult) {
 	if b == nil {
 		return
 	}

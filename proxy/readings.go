@@ -24,8 +24,8 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 	}
 	if err == nil {
 		v, err = l.f.pool.ReadViewTelling(ctx, at, l.topic, l.key.Partition, func(highWatermark int64) {
-			l.step(func(p *fence.Partition, now ps.Now) []fence.Effect {
-				return p.CommittedSeen(now, ps.Offset(highWatermark), begun)
+			l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect {
+				return p.CommittedSeen(at, ps.Offset(highWatermark), begun)
 			})
 		})
 	}
@@ -50,7 +50,7 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 	if v.HasState {
 		view.Sequence = ps.SequenceAfter(v.LastSequence)
 	}
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewRead(at, node, view) })
+	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewRead(at, node, view) })
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (l *lane) viewFailed(node ps.NodeID, err error) {
 	l.askLeader.Store(true)
 	l.f.metrics.viewRead(err)
 	code, final := l.f.readingFailed(l.key, err)
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
+	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
 }
 
 // leader finds the partition's leader and its epoch: by the last view, or,
@@ -83,7 +83,7 @@ func (l *lane) readRecords(ctx context.Context, id fence.ReadID, from, upTo ps.O
 	}
 	l.askLeader.Store(false)
 	l.f.compareType(l.key.Topic, &stored)
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
+	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsRead(at, id, stored) })
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (l *lane) recordsFailed(id fence.ReadID, from ps.Offset, err error) {
 			"topic", l.key.Topic, "partition", l.key.Partition, "from", int64(from), "err", err)
 		final = true
 	}
-	l.step(func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id, code, final) })
+	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.RecordsFailed(at, id, code, final) })
 }
 
 func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored, error) {
