@@ -95,7 +95,7 @@ func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
 func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
 	t.racing = p.cfg.Fairness.TellWithin > 0 && p.races(t)
-	p.turn.came(now.Instant, t.Expected)
+	p.turn.came(&p.cfg.Fairness, now.Instant, t.Expected, p.ackTime)
 	p.senders.came(now.Instant, t.Connection)
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)

@@ -137,10 +137,44 @@ func (u *turn) won(now ps.Instant, end ps.Offset) {
 }
 
 // came notes that a batch came for a place.
-func (u *turn) came(now ps.Instant, place ps.Offset) {
-	if u.awaited && place == u.end {
-		u.awaited = false
-		average(&u.trip, min(now.Sub(u.lastWin), longestTrip))
+func (u *turn) came(f *Fairness, now ps.Instant, place ps.Offset, ackTime time.Duration) {
+	if !u.awaited || place != u.end {
+		return
+	}
+	u.awaited = false
+	gap := now.Sub(u.lastWin)
+	if u.contended(f, now, u.pause(ackTime, u.stretch)) {
+		average(&u.trip, min(gap, longestTrip))
+		return
+	}
+	u.rested(now, gap, ackTime)
+	// A client that waits for other partitions, which pause, is not further away.
+	sample := min(gap, longestTrip)
+	if u.trip != 0 {
+		sample = min(sample, tripGrowth*u.trip)
+	}
+	average(&u.trip, sample)
+}
+
+// tripGrowth bounds what one sample can make of the trip while nobody else was
+// noticed.
+const tripGrowth = 4
+
+// rested notes that nothing was sent for a time, for want of a batch, while nobody
+// else was noticed: others have had their chance as in a pause. One client's batches
+// for many partitions wait for each other in the client, so that all of them rest
+// while one pauses.
+func (u *turn) rested(now ps.Instant, gap, ackTime time.Duration) {
+	due := false // for a longer pause
+	for i, s := range farStretches {
+		if far := u.pause(ackTime, s); gap >= far {
+			u.farPauses[i] = now
+		} else if now.Sub(u.farPauses[i]) >= farPauseEvery*far {
+			due = true
+		}
+	}
+	if u.pauseEnd == 0 && !due && gap >= u.pause(ackTime, nearStretch) {
+		u.since = 0
 	}
 }
 
