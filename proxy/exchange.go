@@ -109,8 +109,9 @@ type exchange struct {
 	// batch is unknown, of which its sender can only be told as by a broker that
 	// fails.
 	broken error
-	// frame is room for the answer.
+	// frame is room for the answer, and spare for a piece.
 	frame []byte
+	spare *piece
 }
 
 // smallExchange is all that most exchanges need, in one piece of memory: a
@@ -122,6 +123,7 @@ type smallExchange struct {
 	oneReady   [1]int
 	fewDigests [4]ps.Record
 	answer     [128]byte
+	onePiece   piece
 }
 
 // makeExchange makes room for a request's partitions.
@@ -133,7 +135,7 @@ func makeExchange(partitions int) *exchange {
 	x := &s.exchange
 	x.entries, x.open, x.held = s.oneEntry[:partitions], partitions, partitions
 	x.topics, x.ready = s.oneTopic[:0], s.oneReady[:0]
-	x.digests, x.frame = s.fewDigests[:0], s.answer[:0]
+	x.digests, x.frame, x.spare = s.fewDigests[:0], s.answer[:0], &s.onePiece
 	return x
 }
 
@@ -206,20 +208,34 @@ func (e *entry) ready(s *fence.Effect) bool {
 	return true
 }
 
+// onlyFirst is the only entry of most exchanges.
+var onlyFirst = []int{0}
+
 // takeReady marks the ready entries as sent and tells whether others are held,
 // or may have to be sent again. If none is, this was the last piece, and the fence is told so from then on:
 // an entry that it makes ready afterwards would wait for its sending for ever.
 func (x *exchange) takeReady() (ready []int, held bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if len(x.entries) > 1 && len(x.ready) > 0 {
+		ready = make([]int, 0, len(x.ready))
+	}
 	for _, i := range x.ready {
-		if e := &x.entries[i]; e.state == entryReady {
-			x.moveLocked(e, entrySent)
+		e := &x.entries[i]
+		if e.state != entryReady {
+			continue
+		}
+		x.moveLocked(e, entrySent)
+		if len(x.entries) == 1 {
+			ready = onlyFirst
+		} else {
 			ready = append(ready, i)
 		}
 	}
 	x.ready = x.ready[:0]
-	slices.Sort(ready)
+	if !slices.IsSorted(ready) {
+		slices.Sort(ready)
+	}
 	held = x.held > 0
 	x.released = x.released || !held
 	return ready, held

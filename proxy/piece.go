@@ -159,7 +159,11 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 	for first := true; ; first = false {
 		ready, held := x.takeReady()
 		if len(ready) > 0 {
-			all := &piece{x: x, indexes: ready, frame: frame, view: view}
+			all := x.spare
+			if x.spare = nil; all == nil {
+				all = new(piece)
+			}
+			*all = piece{x: x, indexes: ready, frame: frame, view: view}
 			waited := !first || !x.c.lookupUntil.IsZero()
 			if waited && x.c.clientGone() {
 				all.lost(errNotSent)
