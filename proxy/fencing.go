@@ -73,6 +73,8 @@ type fencing struct {
 	// limits turn out to be others; each event of a partition is decided by it.
 	core atomic.Pointer[fence.Config]
 
+	// stirred has capacity 1 and is never closed; see stir.
+	stirred  chan struct{}
 	readings *readingQueues
 	// toldLeader is the broker that was asked last who leads a partition, and knew.
 	toldLeader atomic.Int32
@@ -95,6 +97,7 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		inspecting:    make(chan struct{}, maxInspecting()),
 		maxPartitions: cfg.MaxProducePartitions,
 		lanes:         map[ps.Key]*lane{},
+		stirred:       make(chan struct{}, 1),
 		limits:        map[int32]BrokerLimits{},
 	}
 	f.readings = newReadingQueues(cfg.MaxReadings, readingTimeout, func() { metrics.limit(limitReadings) })
@@ -151,6 +154,16 @@ func (f *fencing) run(ctx context.Context) {
 	ticks := time.NewTicker(startEvery) // until brokers are known
 	defer ticks.Stop()
 	for starting := true; ctx.Err() == nil; {
+		if f.resting() {
+			ticks.Stop()
+			select {
+			case <-f.stirred:
+				ticks.Reset(startEvery)
+				starting = true
+			case <-ctx.Done():
+				continue
+			}
+		}
 		select {
 		case <-ticks.C:
 			if starting && len(f.brokers.nodeIDs()) > 0 {
@@ -174,6 +187,24 @@ func (f *fencing) run(ctx context.Context) {
 	wg.Wait()
 }
 
+// resting reports whether there is nothing to look after until something stirs.
+func (f *fencing) resting() bool {
+	if f.rules.inForce().most > ModeOff {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.lanes) == 0
+}
+
+// stir has run look after things again: rules or lanes may have come.
+func (f *fencing) stir() {
+	select {
+	case f.stirred <- struct{}{}:
+	default:
+	}
+}
+
 // lane gives the lane of a partition, with one more user.
 func (f *fencing) lane(key ps.Key) *lane {
 	f.mu.Lock()
@@ -185,7 +216,9 @@ func (f *fencing) lane(key ps.Key) *lane {
 			part: fence.New(f.core.Load(), f.idle.Take(key)),
 		}
 		l.producers = l.part.State().Producers()
-		f.lanes[key] = l
+		if f.lanes[key] = l; len(f.lanes) == 1 {
+			f.stir()
+		}
 	}
 	l.users.Add(1)
 	return l

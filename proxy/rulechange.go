@@ -85,6 +85,7 @@ func (p *Proxy) ChangeRules(rules []Rule, otherwise Mode) error {
 	}
 	if p.rules.replace(newRuleBook(&changed, p.rules.full)) {
 		p.fencing.topics.forgetRefused()
+		p.fencing.stir()
 	}
 	return nil
 }
