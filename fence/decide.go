@@ -201,6 +201,7 @@ func (p *Partition) outlivesUse(now ps.Now, timestamp ps.Timestamp) bool {
 
 func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
 	t.phase, t.beaten = sent, false
+	p.racers.absent = false
 	t.sentAt = now.Instant
 	t.used = v
 	p.wakeAt(p.answerDue(t))

@@ -99,6 +99,7 @@ func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	p.senders.came(now.Instant, t.Connection)
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)
+	p.racers.absent = false
 	p.effects = p.effects[:0]
 	if t.Producer != nil {
 		p.enter(now, t)

@@ -24,6 +24,10 @@ type racers struct {
 	told ps.ConnectionID
 	next ps.Offset
 	due  ps.Instant
+	// here is what that has brought, once it was found; absent: it was looked for in
+	// vain, and nothing has come or was sent since.
+	here   *Ticket
+	absent bool
 	// winner has appended what lies before won.
 	winner ps.ConnectionID
 	won    ps.Offset
@@ -53,7 +57,7 @@ func (p *Partition) queues(now ps.Now, t *Ticket, end ps.Offset) bool {
 	last := tellBy(t, p.cfg.Fairness.TellWithin)
 	if now.Instant < last && p.racers.next >= end {
 		switch {
-		case p.cameFor(p.racers.told, p.racers.next):
+		case p.toldCame():
 			p.wakeAt(last)
 			return true
 		case now.Instant < p.racers.due:
@@ -65,7 +69,7 @@ func (p *Partition) queues(now ps.Now, t *Ticket, end ps.Offset) bool {
 	if l := p.senders.losing[t.Connection]; l != nil && l.trip > 0 {
 		trip = l.trip
 	}
-	p.racers.told, p.racers.next = t.Connection, end
+	p.racers.told, p.racers.next, p.racers.absent = t.Connection, end, false
 	p.racers.due = now.Instant.Add(min(2*trip+time.Millisecond, longestAwaited))
 	return false
 }
@@ -76,12 +80,28 @@ func tellBy(t *Ticket, within time.Duration) ps.Instant {
 	return t.admittedAt.Add(min(within, t.HoldUntil.Sub(t.admittedAt)/2))
 }
 
-// cameFor reports whether a connection's batch for a place is here.
-func (p *Partition) cameFor(id ps.ConnectionID, place ps.Offset) bool {
+// toldCame reports whether a batch of the one who was told last is here, for the
+// place that it was told of. All who queue ask that again and again.
+func (p *Partition) toldCame() bool {
+	r := &p.racers
+	if r.here != nil && r.brought(r.here) {
+		return true
+	}
+	if r.absent {
+		return false
+	}
+	r.here = nil
 	for _, t := range p.tickets {
-		if t.Connection == id && t.Expected == place && (t.phase == waiting || t.isUpstream()) {
-			return true
+		if r.brought(t) {
+			r.here = t
+			break
 		}
 	}
-	return false
+	r.absent = r.here == nil
+	return !r.absent
+}
+
+// brought reports whether a ticket is such a batch.
+func (r *racers) brought(t *Ticket) bool {
+	return t.Connection == r.told && t.Expected == r.next && (t.phase == waiting || t.isUpstream())
 }

@@ -1,7 +1,9 @@
 package fence
 
 import (
+	"container/heap"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,4 +200,40 @@ func TestWhoDoesNotRaceIsToldAtOnce(t *testing.T) {
 	r.wants(effects, "taken 4")
 	_, effects = r.admit(2, 8)
 	r.wants(effects, "taken 2")
+}
+
+// cameByScan is toldCame without a memory.
+func (p *Partition) cameByScan() bool {
+	return slices.ContainsFunc(p.tickets, p.racers.brought)
+}
+
+// Whether the one who was told has come is remembered, and no other than what a look
+// at all batches says, after each event and before the next.
+func TestRacerWhoWasToldIsFoundAsByAScan(t *testing.T) {
+	seen := map[bool]int{}
+	for _, atEnd := range []bool{false, true} {
+		c := newContention(contentionTimes{link: 100 * time.Microsecond, work: 50 * time.Microsecond, client: 50 * time.Microsecond, chance: 0.5}, testFairness, 12, 4)
+		for _, p := range c.proxies {
+			p.writers[0].atEnd = atEnd
+			p.begin()
+		}
+		for until := c.now.Add(2 * time.Second); c.now < until; {
+			e := heap.Pop(&c.events).(contentionEvent)
+			c.now = e.at
+			e.do()
+			for i, p := range c.proxies {
+				if p.part.racers.told == 0 {
+					continue
+				}
+				got, want := p.part.toldCame(), p.part.cameByScan()
+				if got != want {
+					t.Fatalf("proxy %d at %v: got %v, want %v", i, c.now, got, want)
+				}
+				seen[got]++
+			}
+		}
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("got only one answer: %v", seen)
+	}
 }

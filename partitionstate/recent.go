@@ -17,6 +17,11 @@ type recent struct {
 	records []Record
 	// most bounds them while the partition is in use; 0: recentMax.
 	most int
+	// index is where each record with an append-id lies, by its digest: the first of
+	// several, and then repeats is set. It is made by the first find, since few
+	// partitions have use for it, and nil before and after records are dropped.
+	index   map[uint64]Offset
+	repeats bool
 }
 
 func (r *recent) bound() int {
@@ -36,21 +41,26 @@ func (r *recent) add(at Offset, records []Record) {
 	case len(records) == 0:
 		return
 	case len(r.records) == 0 || at > r.end():
-		r.base = at
+		r.base, r.index = at, nil
 		r.records = append(r.records[:0], records...)
 	case at+Offset(len(records)) <= r.end():
 		return // known already, or older than what is kept
 	case at < r.base:
-		r.base = at
+		r.base, r.index = at, nil
 		r.records = append(r.records[:0], records...)
 	default:
-		r.records = append(r.records, records[r.end()-at:]...)
+		from := r.end()
+		r.records = append(r.records, records[from-at:]...)
+		if r.index != nil {
+			r.enter(from)
+		}
 	}
 	if most := r.bound(); len(r.records) > 2*most {
 		// In place: it fills up again.
 		drop := len(r.records) - most
 		r.records = r.records[:copy(r.records, r.records[drop:])]
 		r.base += Offset(drop)
+		r.index = nil
 	}
 }
 
@@ -63,6 +73,7 @@ func (r *recent) get(from, upTo Offset) ([]Record, bool) {
 
 // trim keeps the newest n, and no memory for more.
 func (r *recent) trim(n int) {
+	r.index = nil
 	drop := max(len(r.records)-n, 0)
 	if drop == 0 && cap(r.records) <= n {
 		return
@@ -73,9 +84,42 @@ func (r *recent) trim(n int) {
 	r.base += Offset(drop)
 }
 
+// enter takes the records from an offset on into the index.
+func (r *recent) enter(from Offset) {
+	for o := from; o < r.end(); o++ {
+		record := r.records[o-r.base]
+		if !record.AppendID {
+			continue
+		}
+		if _, known := r.index[record.Digest]; known {
+			r.repeats = true
+		} else {
+			r.index[record.Digest] = o
+		}
+	}
+}
+
 // find is the offset at which the remembered records begin with these.
 func (r *recent) find(records []Record) (Offset, bool) {
-	for i := 0; i+len(records) <= len(r.records); i++ {
+	from := r.base
+	if records[0].AppendID {
+		if r.index == nil {
+			r.index, r.repeats = map[uint64]Offset{}, false
+			r.enter(r.base)
+		}
+		first, known := r.index[records[0].Digest]
+		if !known {
+			return NoOffset, false
+		}
+		if !r.repeats {
+			if known, ok := r.get(first, first+Offset(len(records))); ok && slices.Equal(known, records) {
+				return first, true
+			}
+			return NoOffset, false
+		}
+		from = first
+	}
+	for i := int(from - r.base); i+len(records) <= len(r.records); i++ {
 		if r.records[i] == records[0] && slices.Equal(r.records[i:i+len(records)], records) {
 			return r.base + Offset(i), true
 		}

@@ -106,3 +106,72 @@ func TestIdleLetsGoOfRoomAfterAGap(t *testing.T) {
 		t.Error("memory for unsettled transmissions is held")
 	}
 }
+
+// findByScan is find, record by record.
+func (r *recent) findByScan(records []Record) (Offset, bool) {
+	for i := 0; i+len(records) <= len(r.records); i++ {
+		if slices.Equal(r.records[i:i+len(records)], records) {
+			return r.base + Offset(i), true
+		}
+	}
+	return NoOffset, false
+}
+
+// Whatever is added and dropped, records are found where a scan finds them: few of
+// them, so that they repeat themselves, with append-ids and without.
+func TestRecentFindsWhatAScanFinds(t *testing.T) {
+	found := 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := recent{most: rapid.IntRange(0, 20).Draw(t, "most")}
+		kinds := rapid.SampledFrom([]int{2, 6, 1000}).Draw(t, "kinds")
+		some := func(most int) []Record {
+			records := make([]Record, rapid.IntRange(1, most).Draw(t, "n"))
+			for i := range records {
+				n := rapid.IntRange(0, kinds).Draw(t, "record")
+				records[i] = Record{Digest: uint64(n / 2), AppendID: n%2 == 0}
+			}
+			return records
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				r.trim(rapid.IntRange(0, 10).Draw(t, "keep"))
+			case 1:
+				r.add(Offset(rapid.IntRange(0, 50).Draw(t, "at")), some(20))
+			default:
+				r.add(r.end(), some(5))
+			}
+			for range 3 {
+				records := some(3)
+				if n := len(r.records); n > 0 && rapid.Bool().Draw(t, "known") {
+					from := rapid.IntRange(0, n-1).Draw(t, "from")
+					records = slices.Clone(r.records[from:min(from+3, n)])
+				}
+				got, ok := r.find(records)
+				want, wanted := r.findByScan(records)
+				if got != want || ok != wanted {
+					t.Fatalf("got %v %v, want %v %v for %v in %v", got, ok, want, wanted, records, r.records)
+				}
+				if ok {
+					found++
+				}
+			}
+		}
+	})
+	if found == 0 {
+		t.Error("nothing was ever found, so that this test proves nothing")
+	}
+}
+
+// An idle partition keeps no index.
+func TestIdleKeepsNoIndex(t *testing.T) {
+	var s State
+	s.Learned(0, run(0, 100))
+	if _, ok := s.Recall(run(2, 4)); !ok || s.recent.index == nil {
+		t.Fatal("a record with an append-id is not found, or without an index")
+	}
+	s.Idle(1)
+	if s.recent.index != nil {
+		t.Error("idle: an index is held")
+	}
+}
