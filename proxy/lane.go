@@ -40,12 +40,17 @@ type lane struct {
 
 // step feeds an event to the partition, which came at an instant that the caller has
 // read from the clock not long ago, and carries out the effects. Time that was read
-// earlier than that of an event before it stands still for the partition.
+// earlier than that of an event before it stands still for the partition. Where time
+// itself decides, the clock is read here: what is given up because it is overdue counts
+// as sent up to then, by a connection that is still writing it perhaps.
 func (l *lane) step(at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
+	}
+	if due, ok := l.part.Wake(); ok && due <= at.Instant {
+		at = now()
 	}
 	l.last = max(l.last, at.Instant)
 	at.Instant = l.last

@@ -53,8 +53,17 @@ func (p *piece) request() []byte {
 		p.view.PatchTimeout(p.timeout)
 		return p.frame
 	}
-	return p.view.AppendFrame(nil, p.x.clientID, 0, p.acks, p.timeout, p.indexes)
+	size := pieceHead + len(p.x.clientID)
+	for _, i := range p.indexes {
+		part := &p.view.Partitions[i]
+		size += len(part.Topic) + len(part.Records) + pieceHead
+	}
+	return p.view.AppendFrame(make([]byte, 0, size), p.x.clientID, 0, p.acks, p.timeout, p.indexes)
 }
+
+// pieceHead is more than a request needs besides names and batches, and each of its
+// partitions.
+const pieceHead = 48
 
 // answered tells what the broker has answered.
 func (p *piece) answered(at ps.Now, a *wire.ProduceAnswer) {

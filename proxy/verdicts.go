@@ -109,6 +109,9 @@ func (f *fencing) logRefusal(c *conn, p *wire.ProducePartition, code int16, mess
 	if code == kerr.CorruptMessage.Code || code == kerr.MessageTooLarge.Code {
 		level = slog.LevelWarn
 	}
+	if !f.logger.Enabled(f.readings.ctx, level) {
+		return
+	}
 	f.logger.Log(f.readings.ctx, level, "batch refused", "remote", c.client.RemoteAddr().String(),
 		"topic", string(p.Topic), "partition", p.Partition, "code", code, "reason", message)
 }
