@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
@@ -107,4 +108,31 @@ func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
 		t.Errorf("got state %d, want it done", got)
 	}
 	await(t, "the lane is put away", func() bool { return r.lanes() == 0 })
+}
+
+// An event may come with a time that was read a while ago. What is overdue by it is
+// given up as of now: until then its bytes may have been on their way.
+func TestWhatIsOverdueIsGivenUpAsOfNow(t *testing.T) {
+	u := newTouched(t, Config{})
+	l := u.lane(ps.Key{Topic: "topic"})
+	l.due = 1 // a timer that never fires
+	old := now()
+	hold := old.Instant.Add(time.Hour)
+	for _, due := range []bool{false, true} {
+		if due {
+			hold = old.Instant
+		}
+		l.part.Admit(ps.Now{Instant: old.Instant - 1, Wall: old.Wall}, &fence.Ticket{
+			Owner: &entry{}, Batch: fence.Batch{Records: []ps.Record{{Digest: 1}}, HoldUntil: hold},
+		})
+		before := instant()
+		var got ps.Instant
+		l.step(old, func(_ *fence.Partition, at ps.Now) []fence.Effect {
+			got = at.Instant
+			return nil
+		})
+		if due != (got >= before) || !due && got != old.Instant {
+			t.Errorf("due %t: got %d for an event that came with %d, when it was %d", due, got, old.Instant, before)
+		}
+	}
 }
