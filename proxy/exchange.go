@@ -393,6 +393,7 @@ func (e *entry) lost(at ps.Now, notSent bool) {
 		e.x.mu.Lock()
 		defer e.x.mu.Unlock()
 		e.x.broken = errAnswer
+		e.x.strays = e.x.strays || !notSent
 		e.x.doneLocked(e)
 	}
 }
