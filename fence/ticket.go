@@ -36,7 +36,8 @@ type Batch struct {
 	// Producer is where the batch stands among its client's, and nil if its client
 	// is not idempotent.
 	Producer *ClientBatch
-	// Records identifies each record; not empty. The fence keeps the slice.
+	// Records identifies each record; not empty. The fence keeps the slice until it
+	// has given its verdict.
 	Records []ps.Record
 	// Connection brought the batch; 0: not known. Where some lose one race after
 	// the other, theirs is waited for.

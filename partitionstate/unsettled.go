@@ -46,12 +46,14 @@ type place struct {
 
 // Unsettle remembers a transmission whose fate is unknown, and returns the
 // memory of it. A further copy, stamped alike, of one that is remembered only
-// makes that one younger: a client that sends again and again costs no more.
+// makes that one younger: a client that sends again and again costs no more. The
+// records are copied: the caller's may lie in memory that is not to be kept for long.
 func (s *State) Unsettle(u *Unsettled) *Unsettled {
 	if o := s.Remembered(u.Expected, u.Records, u.Epoch, u.BaseSequence); o != nil {
 		o.SentAt, o.Node, o.NextLook = max(o.SentAt, u.SentAt), u.Node, max(o.NextLook, u.NextLook)
 		return o
 	}
+	u.Records = slices.Clone(u.Records)
 	u.gone = make([]bool, len(u.Records))
 	u.left = len(u.Records)
 	s.unsettled = append(s.unsettled, u)

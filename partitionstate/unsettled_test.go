@@ -123,3 +123,14 @@ func TestUnsettledAgainstNaive(t *testing.T) {
 		}
 	})
 }
+
+// What is remembered for long does not hold memory that its batch shares with others.
+func TestUnsettledRecordsAreCopied(t *testing.T) {
+	var s State
+	records := run(3, 5)
+	u := s.Unsettle(&Unsettled{Expected: 3, Records: records})
+	records[0].Digest++
+	if got := s.FindUnsettled(3, run(3, 4)); got != u {
+		t.Errorf("got %v, want what was remembered", got)
+	}
+}

@@ -125,6 +125,7 @@ type pending struct {
 // unanswered. Only the clientLoop calls it.
 func (c *conn) pushSlotLocked(correlationID int32, pooled bool) (*slot, error) {
 	if c.slots.len() >= c.p.cfg.MaxPendingRequests {
+		c.waited = true
 		c.p.metrics.limit(limitPending)
 		c.mu.Unlock()
 		err := c.flushUpstream()
