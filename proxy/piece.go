@@ -45,25 +45,13 @@ type piece struct {
 	frame []byte
 }
 
-// request is the piece as a request of its own: the client's if that is all of it.
-// Its correlation id is to be set.
-func (p *piece) request() []byte {
-	if len(p.indexes) == len(p.x.entries) {
-		p.view.PatchAcks(p.acks)
-		p.view.PatchTimeout(p.timeout)
-		return p.frame
-	}
-	size := pieceHead + len(p.x.clientID)
-	for _, i := range p.indexes {
-		part := &p.view.Partitions[i]
-		size += len(part.Topic) + len(part.Records) + pieceHead
-	}
-	return p.view.AppendFrame(make([]byte, 0, size), p.x.clientID, 0, p.acks, p.timeout, p.indexes)
-}
+// longBatch is from which length on a batch is not copied into a request made of a
+// part of the client's: a copy of less costs no more than one more piece to write.
+const longBatch = 4 << 10
 
-// pieceHead is more than a request needs besides names and batches, and each of its
-// partitions.
-const pieceHead = 48
+// whole reports whether the piece is all of the client's request, so that its frame
+// can be sent as it came.
+func (p *piece) whole() bool { return len(p.indexes) == len(p.x.entries) }
 
 // answered tells what the broker has answered.
 func (p *piece) answered(at ps.Now, a *wire.ProduceAnswer) {
@@ -118,7 +106,7 @@ func (u ownUpstream) carry(p *piece) error {
 	if p.acks != 0 {
 		tell = func(body []byte, err error) { u.tell(p, body, err) }
 	}
-	if err := u.sendUpstream(p.request(), tell); err != nil {
+	if err := u.sendPiece(p, tell); err != nil {
 		p.lost(fmt.Errorf("%w: %w", errNotSent, err))
 		return err
 	}
@@ -126,6 +114,15 @@ func (u ownUpstream) carry(p *piece) error {
 		p.unanswered()
 	}
 	return nil
+}
+
+func (u ownUpstream) sendPiece(p *piece, tell func([]byte, error)) error {
+	if p.whole() {
+		p.view.PatchAcks(p.acks)
+		p.view.PatchTimeout(p.timeout)
+		return u.sendUpstream(p.frame, tell)
+	}
+	return u.sendGathered(p.view.GatherFrame(nil, p.x.clientID, 0, p.acks, p.timeout, p.indexes, longBatch), tell)
 }
 
 // tell runs on the upstreamLoop.

@@ -33,6 +33,12 @@ func (c *conn) newSlot(correlationID int32) (*slot, error) {
 // Only the clientLoop calls it. The error is that of dialling upstream; then
 // onAnswer is not called.
 func (c *conn) sendUpstream(frame []byte, onAnswer func(answer []byte, err error)) error {
+	return c.sendGathered([][]byte{frame}, onAnswer)
+}
+
+// sendGathered is sendUpstream for a frame in pieces, of which the first has its
+// length and its header.
+func (c *conn) sendGathered(pieces [][]byte, onAnswer func(answer []byte, err error)) error {
 	if err := c.openUpstream(); err != nil {
 		return err
 	}
@@ -49,8 +55,10 @@ func (c *conn) sendUpstream(frame []byte, onAnswer func(answer []byte, err error
 		c.answers.push(answer{id: id, sent: sent, onAnswer: onAnswer})
 	}
 	c.mu.Unlock()
-	wire.SetCorrelationID(frame[4:], id)
-	c.queue(frame)
+	wire.SetCorrelationID(pieces[0][4:], id)
+	for _, piece := range pieces {
+		c.queue(piece)
+	}
 	return nil
 }
 

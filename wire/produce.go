@@ -170,7 +170,7 @@ type leftOutRecords struct {
 func (p *Produce) GatherFrame(dst [][]byte, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int, long int) [][]byte {
 	var left leftOut
 	left.long = max(long, 1)
-	buf := p.appendFrame(nil, clientID, correlationID, acks, timeoutMillis, keep, &left)
+	buf := p.appendFrame(make([]byte, 0, p.gatheredHead(clientID, keep, left.long)), clientID, correlationID, acks, timeoutMillis, keep, &left)
 	size, from := len(buf), 0
 	for _, a := range left.records {
 		dst = append(dst, buf[from:a.at:a.at], a.bytes)
@@ -182,6 +182,20 @@ func (p *Produce) GatherFrame(dst [][]byte, clientID []byte, correlationID int32
 	}
 	binary.BigEndian.PutUint32(buf, uint32(size-4))
 	return dst
+}
+
+// gatheredHead is no less than what GatherFrame copies.
+func (p *Produce) gatheredHead(clientID []byte, keep []int, long int) int {
+	const perEntry = 48 // lengths and numbers, in front of each partition and of all
+	size := perEntry + len(clientID) + len(p.TransactionalID)
+	for _, i := range keep {
+		part := &p.Partitions[i]
+		size += perEntry + len(part.Topic)
+		if len(part.Records) < long {
+			size += len(part.Records)
+		}
+	}
+	return size
 }
 
 // appendFrame is AppendFrame with the frame's length left zero, and without
