@@ -8,10 +8,7 @@ import (
 // pid is the id of a process.
 type pid int
 
-var (
-	errNoPeak   = errors.New("the kernel does not tell the peak memory (VmHWM)")
-	errNotLinux = errors.New("processes can be measured on Linux only: give targets without pid")
-)
+var errNoPeak = errors.New("the kernel does not tell the peak memory (VmHWM)")
 
 // usage is what the processes of a target did between two moments.
 type usage struct {

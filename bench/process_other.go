@@ -2,7 +2,12 @@
 
 package main
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+var errNotLinux = errors.New("processes can be measured on Linux only: give targets without pid")
 
 func (p pid) cpuTime() (time.Duration, error)         { return 0, errNotLinux }
 func (p pid) resetPeak() error                        { return errNotLinux }
