@@ -16,8 +16,9 @@ import (
 // looks for calls which block, if that sleeps since all was idle; in a closed loop of
 // small requests it does so each time.
 //
-// Reading and writing 200 bytes each way takes 16 µs of processor time so, in place
-// of 20 (BenchmarkProduce/sixteen, both ends of the proxy apart).
+// Measured on real Kafka: a request of 200 bytes alone takes 41 µs of the proxy's
+// processor time in place of 66, and half the wake-ups; 16 clients at once 22 µs a
+// request in place of 30.
 //
 // One goroutine may read and one may write at a time.
 type socket struct {
