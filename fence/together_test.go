@@ -52,8 +52,7 @@ func (c *together) round(t *testing.T) {
 	wins := 0
 	began := c.now
 	ends := began
-	var take func(i int, at ps.Instant, effects []Effect)
-	take = func(i int, at ps.Instant, effects []Effect) {
+	take := func(i int, at ps.Instant, effects []Effect) {
 		p := c.parts[i]
 		next[i] = event{}
 		if wake, ok := p.Wake(); ok {
