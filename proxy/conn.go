@@ -383,8 +383,20 @@ func (c *conn) writeClient(buf []byte) {
 		c.clientLost()
 		return
 	}
+	c.answered(len(buf))
+}
+
+// answered counts what was written to the client.
+func (c *conn) answered(n int) {
 	c.activity.Add(1)
-	c.p.metrics.answered(len(buf))
+	c.p.metrics.answered(n)
+}
+
+// gone reports whether nothing is written to the client any more.
+func (c *conn) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clientDead
 }
 
 // writeClientNow writes what the socket takes without blocking.

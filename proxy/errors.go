@@ -55,6 +55,8 @@ var (
 	errRulesChanged = errors.New("a rule has begun or ended on a topic that the client writes to")
 	// errNoHighWatermark says that a leader does not know its high watermark.
 	errNoHighWatermark = errors.New("the leader does not know its high watermark")
+	// errNoSplice says that bytes cannot be moved within the kernel here.
+	errNoSplice = errors.New("splicing is not possible")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.
 	errIdle = errors.New("idle for too long")
 )

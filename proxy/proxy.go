@@ -19,6 +19,7 @@ type Proxy struct {
 	topology *topology
 	rules    *currentRules
 	fencing  *fencing
+	pipes    pipes
 
 	wake  chan struct{} // capacity 1: a discovery is wanted; never closed
 	ready chan struct{} // closed by markReady
@@ -76,6 +77,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return errors.New("proxy: Run was called before")
 	}
 	defer func() { _ = p.metrics.registration.Unregister() }()
+	defer p.pipes.close()
 
 	listener, err := p.cfg.ListenFunc("tcp", p.cfg.Listen)
 	if err != nil {

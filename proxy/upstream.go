@@ -12,6 +12,16 @@ import (
 // streamed.
 const streamBytes = 128 << 10
 
+// How the rest of a long answer is moved within the kernel, where it can.
+const (
+	// spliceMin is the least that must be still to come. Below it the read and the
+	// write that would be saved do not pay for the pipe.
+	spliceMin = 64 << 10
+	// spliceBytes bounds what is moved at once, and with it what waits in the kernel
+	// for a client that does not read.
+	spliceBytes = 1 << 20
+)
+
 // downlink is the upstreamLoop's state: answers on their way to the client.
 type downlink struct {
 	c  *conn
@@ -19,11 +29,17 @@ type downlink struct {
 	// ready bytes at the front of in are answers in claimed slots, with the
 	// clients' correlation ids, waiting for one write.
 	ready int
+	// splicer is nil where the two connections cannot be spliced.
+	splicer *splicer
+	// spliced counts what was moved to the client; made once, for the splicer.
+	spliced func(n int)
 }
 
 // upstreamLoop reads answers until the upstream connection ends.
 func (c *conn) upstreamLoop() {
 	d := &downlink{c: c, in: wire.NewInbox(c.up, inboxBytes, c.p.cfg.MaxRewrittenBytes+4)}
+	d.splicer = newSplicer(&c.p.pipes, c.client, c.upstream)
+	d.spliced = c.answered
 	err := d.relay()
 	d.flush()
 	if errors.Is(err, errAnswer) || errors.Is(err, errAnswerTooLarge) {
@@ -227,11 +243,47 @@ func (d *downlink) claimed(a answer, total int) error {
 			return nil
 		}
 		d.writeReady(1)
+		if total >= spliceMin && d.splicer != nil {
+			left, err := d.splice(total)
+			if err != nil {
+				return err
+			}
+			if total = left; total == 0 {
+				return nil
+			}
+		}
 		d.in.Reserve(min(total, streamBytes))
 		if err := d.in.Fill(1); err != nil {
 			return err
 		}
 	}
+}
+
+// splice moves the rest of an answer, of which everything before is written, without
+// reading it. What it leaves is to be streamed, or dropped if the client has gone.
+func (d *downlink) splice(total int) (left int, err error) {
+	defer d.splicer.rest()
+	for total > 0 && !d.c.gone() {
+		n, err := d.splicer.take(min(total, spliceBytes))
+		if errors.Is(err, errNoSplice) {
+			d.splicer = nil
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+		total -= n
+		if err := d.splicer.give(total > 0, d.spliced); err != nil {
+			d.c.clientLost()
+		}
+	}
+	if total == 0 {
+		d.popped(d.c.popClaimed(0))
+		// The next answer is likely to be as long, and what the buffer takes in
+		// of it is copied.
+		d.in.Narrow()
+	}
+	return total, nil
 }
 
 // writeReady writes the run. keep is 1 while its last answer is incomplete.
@@ -247,12 +299,17 @@ func (d *downlink) writeReady(keep int) (more bool) {
 
 // skip drops the answer behind the run from the buffer.
 func (d *downlink) skip(total int) {
-	if d.writeReady(0) {
+	d.popped(d.writeReady(0))
+	d.in.Advance(total)
+}
+
+// popped sees to it that a new front which waits to be written is.
+func (d *downlink) popped(more bool) {
+	if more {
 		d.c.mu.Lock()
 		d.c.loopWillFlush = true
 		d.c.mu.Unlock()
 	}
-	d.in.Advance(total)
 }
 
 // flush writes all that can be written, before the loop blocks. While answers

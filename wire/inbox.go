@@ -124,6 +124,17 @@ func (b *Inbox) Reserve(n int) {
 	b.resize(b.end - b.start + n)
 }
 
+// Narrow has an empty Inbox begin again with its initial buffer. It is for readers
+// that know of a better way for most of what comes next than through the buffer.
+func (b *Inbox) Narrow() {
+	if b.start == b.end {
+		b.full = false
+		if len(b.buf) > b.initial {
+			b.drop()
+		}
+	}
+}
+
 // Release returns the buffer to the pool; what was unread is lost. The Inbox
 // stays usable and takes a new buffer when filled.
 func (b *Inbox) Release() {

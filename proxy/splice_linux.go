@@ -1,0 +1,204 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// pipeBytes is the room of a pipe. The kernel counts it in pages, and a
+	// fragment of a packet takes one however short it is.
+	pipeBytes = 1 << 20
+	// keptPipes is how many pipes wait for the next long answer.
+	keptPipes = 16
+)
+
+// splicer moves bytes from one TCP connection to another within the kernel, by
+// splice(2) through a pipe. The standard library does so too (io.Copy), but does
+// not tell how much it took in when the other side cannot be written to any more;
+// here the place in the stream is always known.
+//
+// Only one goroutine may use it. It holds a pipe only between take and rest.
+type splicer struct {
+	pipes    *pipes
+	from, to syscall.RawConn
+	pipe     *pipe // nil: none taken
+	filled   int   // bytes in the pipe
+
+	// Arguments and results of the steps, which are made once so that they
+	// cost no allocation.
+	takeStep, giveStep func(fd uintptr) bool
+	most               int
+	more               bool
+	moved              func(n int)
+	n                  int
+	err                error
+}
+
+// newSplicer returns nil if the connections cannot be spliced.
+func newSplicer(pipes *pipes, to, from net.Conn) *splicer {
+	source, ok := from.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	target, ok := to.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	s := &splicer{pipes: pipes}
+	var err error
+	if s.from, err = source.SyscallConn(); err != nil {
+		return nil
+	}
+	if s.to, err = target.SyscallConn(); err != nil {
+		return nil
+	}
+	s.takeStep, s.giveStep = s.tryTake, s.tryGive
+	return s
+}
+
+// take waits until there is something to read and moves up to most bytes of it into
+// the pipe, which must be empty. At the end of the stream the error is io.EOF;
+// errNoSplice means that nothing was read and splicing is of no use here.
+func (s *splicer) take(most int) (int, error) {
+	if s.pipe == nil {
+		if s.pipe = s.pipes.get(); s.pipe == nil {
+			return 0, errNoSplice
+		}
+	}
+	s.most = most
+	if err := s.from.Read(s.takeStep); err != nil {
+		return 0, err
+	}
+	switch {
+	case s.err == unix.EINVAL, s.err == unix.ENOSYS, s.err == unix.EPERM:
+		return 0, errNoSplice
+	case s.err != nil:
+		return 0, s.err
+	case s.n == 0:
+		return 0, io.EOF
+	}
+	s.filled = s.n
+	return s.n, nil
+}
+
+// tryTake is called when the source may have something to read; false: it has not.
+func (s *splicer) tryTake(fd uintptr) bool {
+	s.n, s.err = splice(int(fd), s.pipe.in, s.most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+	return s.err != unix.EAGAIN
+}
+
+// give writes all that take has moved into the pipe, and tells moved of each part
+// of it that was written. more says that more is about to follow, so that a packet
+// that is not full may wait for it. After an error the rest is lost.
+func (s *splicer) give(more bool, moved func(n int)) error {
+	s.more, s.moved = more, moved
+	err := s.to.Write(s.giveStep)
+	if err != nil {
+		return err
+	}
+	return s.err
+}
+
+// tryGive is called when the target may take something; false: not all of it yet.
+func (s *splicer) tryGive(fd uintptr) bool {
+	flags := unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
+	if s.more {
+		flags |= unix.SPLICE_F_MORE
+	}
+	for s.filled > 0 {
+		var n int
+		if n, s.err = splice(s.pipe.out, int(fd), s.filled, flags); s.err != nil {
+			return s.err != unix.EAGAIN
+		}
+		s.filled -= n
+		s.moved(n)
+	}
+	return true
+}
+
+// rest gives the pipe back until the next take. What is still in it is lost.
+func (s *splicer) rest() {
+	if s.pipe == nil {
+		return
+	}
+	if s.filled > 0 {
+		s.pipe.close()
+	} else {
+		s.pipes.put(s.pipe)
+	}
+	s.pipe, s.filled = nil, 0
+}
+
+// splice is one call that the kernel was not interrupted in.
+func splice(from, to, most, flags int) (int, error) {
+	for {
+		n, err := unix.Splice(from, nil, to, nil, most, flags)
+		if err != unix.EINTR {
+			return int(n), err
+		}
+	}
+}
+
+// pipe is one of the kernel's, by its file descriptors.
+type pipe struct{ out, in int }
+
+func (p *pipe) close() {
+	_ = unix.Close(p.out)
+	_ = unix.Close(p.in)
+}
+
+// pipes are empty ones that wait to be used. The zero value is ready; its methods
+// may be called concurrently.
+type pipes struct {
+	mu     sync.Mutex
+	free   []*pipe
+	closed bool
+}
+
+// get returns nil if the system gives no more of them.
+func (p *pipes) get() *pipe {
+	p.mu.Lock()
+	if last := len(p.free) - 1; last >= 0 {
+		got := p.free[last]
+		p.free = p.free[:last]
+		p.mu.Unlock()
+		return got
+	}
+	p.mu.Unlock()
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil
+	}
+	// Fails where the user has many large pipes: then it is a small one.
+	_, _ = unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, pipeBytes)
+	return &pipe{out: ends[0], in: ends[1]}
+}
+
+// put takes an empty pipe back.
+func (p *pipes) put(done *pipe) {
+	p.mu.Lock()
+	keep := !p.closed && len(p.free) < keptPipes
+	if keep {
+		p.free = append(p.free, done)
+	}
+	p.mu.Unlock()
+	if !keep {
+		done.close()
+	}
+}
+
+// close closes all that are kept, and whatever is put later.
+func (p *pipes) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, one := range p.free {
+		one.close()
+	}
+	p.free = nil
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package proxy
+
+import "net"
+
+// splicer and pipes are for Linux only.
+type splicer struct{}
+
+func newSplicer(*pipes, net.Conn, net.Conn) *splicer { return nil }
+
+func (*splicer) take(int) (int, error)      { return 0, errNoSplice }
+func (*splicer) give(bool, func(int)) error { return errNoSplice }
+func (*splicer) rest()                      {}
+
+type pipes struct{}
+
+func (*pipes) close() {}
