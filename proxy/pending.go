@@ -218,11 +218,16 @@ func (c *conn) takeAnswer(id int32) (answer, error) {
 }
 
 // claim makes the upstreamLoop the writer of s if everything before s was
-// written or is claimed already.
-func (c *conn) claim(s *slot) bool {
+// written or is claimed already. It does not if answers that someone else waits for
+// are still to come behind this one, which has total bytes and is small enough to be
+// set aside: then the client's socket must not hold them up, and aside is true.
+func (c *conn) claim(s *slot, total int) (claimed, aside bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.claimLocked(s)
+	if c.owed > 0 && c.held+total <= c.p.cfg.MaxHeldBytes {
+		return false, true
+	}
+	return c.claimLocked(s), false
 }
 
 func (c *conn) claimLocked(s *slot) bool {
@@ -276,17 +281,23 @@ func (c *conn) mayHold(n int) bool {
 }
 
 // popClaimed removes the claimed slots that were written; keep is 1 if the
-// last one was written in part only. It reports whether the new front waits
-// to be written.
-func (c *conn) popClaimed(keep int) (more bool) {
+// last one was written in part only. What waits behind them is left to the next
+// flush of the upstreamLoop, whose turn it is.
+func (c *conn) popClaimed(keep int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.popClaimedLocked(keep)
+	if c.frontDoneLocked() {
+		c.loopWillFlush = true
+	}
+}
+
+func (c *conn) popClaimedLocked(keep int) {
 	c.spoken = true
 	for ; c.claimed > keep; c.claimed-- {
 		c.recycleLocked(c.slots.pop())
 	}
 	c.moved.Broadcast()
-	return c.frontDoneLocked()
 }
 
 func (c *conn) recycleLocked(s *slot) {
@@ -315,10 +326,15 @@ func (c *conn) kickLocked() {
 // flusher is the body of the short-lived goroutine; flushing is already set.
 func (c *conn) flusher() { c.flushDone(nil, 0, true) }
 
-// flush writes done slots at the front. With block unset it hands over to a
-// flusher rather than wait for the client's socket.
-func (c *conn) flush(block bool) {
+// flush removes the claimed slots, if they were written, and writes done slots at
+// the front. Only the upstreamLoop calls it. While answers are owed to others it
+// hands over to a flusher rather than wait for the client's socket.
+func (c *conn) flush(written bool) {
 	c.mu.Lock()
+	if written {
+		c.popClaimedLocked(0)
+	}
+	block := c.owed == 0
 	c.loopWillFlush = false
 	if c.flushing || !c.frontDoneLocked() {
 		c.mu.Unlock()

@@ -174,15 +174,14 @@ func (d *downlink) lose(a answer) {
 // copy that waits for it.
 func (d *downlink) pass(a answer, total int) error {
 	c := d.c
-	if !d.owes(total) {
-		if c.claim(a.slot) {
-			return d.claimed(a, total)
-		}
+	claimed, aside := c.claim(a.slot, total)
+	if !claimed && !aside {
 		// Done slots before it may only need to be written.
 		d.flush()
-		if c.claim(a.slot) {
-			return d.claimed(a, total)
-		}
+		claimed, _ = c.claim(a.slot, total)
+	}
+	if claimed {
+		return d.claimed(a, total)
 	}
 	if !c.mayHold(total) {
 		c.p.metrics.limit(limitHeld)
@@ -201,16 +200,6 @@ func (d *downlink) pass(a answer, total int) error {
 	owned := append([]byte(nil), frame...)
 	d.skip(total)
 	return d.hold(a, owned)
-}
-
-// owes reports whether answers that someone else waits for are still to come
-// behind this one, which is small enough to be set aside: then the client's
-// socket must not hold them up.
-func (d *downlink) owes(total int) bool {
-	c := d.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.owed > 0 && c.held+total <= c.p.cfg.MaxHeldBytes
 }
 
 // hold completes a slot with a frame of its own; the next flush writes it if
@@ -278,7 +267,7 @@ func (d *downlink) splice(total int) (left int, err error) {
 		}
 	}
 	if total == 0 {
-		d.popped(d.c.popClaimed(0))
+		d.c.popClaimed(0)
 		// The next answer is likely to be as long, and what the buffer takes in
 		// of it is copied.
 		d.in.Narrow()
@@ -287,38 +276,28 @@ func (d *downlink) splice(total int) (left int, err error) {
 }
 
 // writeReady writes the run. keep is 1 while its last answer is incomplete.
-func (d *downlink) writeReady(keep int) (more bool) {
+func (d *downlink) writeReady(keep int) {
+	if d.write() {
+		d.c.popClaimed(keep)
+	}
+}
+
+// write is writeReady without an end of the slots that it has written.
+func (d *downlink) write() bool {
 	if d.ready == 0 {
 		return false
 	}
 	d.c.writeClient(d.in.Bytes()[:d.ready])
 	d.in.Advance(d.ready)
 	d.ready = 0
-	return d.c.popClaimed(keep)
+	return true
 }
 
 // skip drops the answer behind the run from the buffer.
 func (d *downlink) skip(total int) {
-	d.popped(d.writeReady(0))
+	d.writeReady(0)
 	d.in.Advance(total)
 }
 
-// popped sees to it that a new front which waits to be written is.
-func (d *downlink) popped(more bool) {
-	if more {
-		d.c.mu.Lock()
-		d.c.loopWillFlush = true
-		d.c.mu.Unlock()
-	}
-}
-
-// flush writes all that can be written, before the loop blocks. While answers
-// are owed to others it does not wait for the client's socket.
-func (d *downlink) flush() {
-	d.writeReady(0)
-	c := d.c
-	c.mu.Lock()
-	block := c.owed == 0
-	c.mu.Unlock()
-	c.flush(block)
-}
+// flush writes all that can be written, before the loop blocks.
+func (d *downlink) flush() { d.c.flush(d.write()) }
