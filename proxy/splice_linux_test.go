@@ -210,9 +210,6 @@ func TestReaderThatStallsWithinALongAnswerGoesOn(t *testing.T) {
 	r.expectRest(body[:vastBytes/2], 1<<20)
 	// Seen while the answer is still on its way, or it would count as idle.
 	await(t, "movement is seen", func() bool { return r.conn.activity.Load() > moved })
-	if len(written) > 0 {
-		t.Error("the answer has left the broker before half of it was read")
-	}
 	r.expectRest(body, vastBytes/2)
 	r.expect(2)
 	if err := receive(t, "rest", written); err != nil {
