@@ -30,7 +30,7 @@ func fetchBroker(tb testing.TB) *kafkatest.Server {
 			if _, err := io.ReadFull(c.Conn, frame); err != nil {
 				return
 			}
-			answer := out[:0]
+			var answer []byte
 			if kmsg.Key(binary.BigEndian.Uint16(frame)) == kmsg.Fetch {
 				size := binary.BigEndian.Uint32(frame[len(frame)-4:])
 				answer = out[:size]
