@@ -45,7 +45,12 @@ func TestBrokerThatComesBackIsProbedAgain(t *testing.T) {
 			}
 		})
 	}
-	for range 2 {
+	// The second time shows what the first does, at the price of another start.
+	rounds := 1
+	if longRuns {
+		rounds = 2
+	}
+	for range rounds {
 		appendSoon()
 		if err := cluster.Kill(victim); err != nil {
 			t.Fatal(err)
@@ -56,7 +61,11 @@ func TestBrokerThatComesBackIsProbedAgain(t *testing.T) {
 		appendSoon()
 		appendSoon()
 	}
-	mustHold(t, topic, "0", "1", "2", "3", "4", "5")
+	var values []string
+	for at := range next {
+		values = append(values, fmt.Sprint(at))
+	}
+	mustHold(t, topic, values...)
 	if p.output.contains("cannot be probed") {
 		t.Error("a broker was given up")
 	}

@@ -168,7 +168,8 @@ func TestProxiesShareAPartition(t *testing.T) {
 	for range 3 {
 		proxies = append(proxies, startProxy(t, "--require", "shared-*"))
 	}
-	races := []rivalry{{proxies: 2, replicas: 1, writers: 6}, {proxies: 3, replicas: 3, late: 2 * time.Second, writers: 6}}
+	// Fewer proxies, and those that begin together, have an easier time.
+	races := []rivalry{{proxies: 3, replicas: 3, late: 2 * time.Second, writers: 6}}
 	lasts := 5 * time.Second
 	if longRuns {
 		races, lasts = allRivalries(), 10*time.Second
