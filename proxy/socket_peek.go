@@ -19,7 +19,7 @@ func peerClosed(conn net.Conn) bool {
 	err := raw.Control(func(fd uintptr) {
 		var b [1]byte
 		for {
-			n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			n, err := peek(fd, b[:])
 			switch err {
 			case syscall.EINTR:
 				continue
