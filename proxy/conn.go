@@ -98,6 +98,8 @@ type conn struct {
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set
+	// awaiting: the clientLoop waits for what the fence holds, or is about to go on.
+	awaiting atomic.Bool
 
 	pending
 	gathered []byte // scratch of whoever set flushing

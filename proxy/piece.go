@@ -205,6 +205,8 @@ func (x *exchange) awaitChange() error {
 		defer timer.Stop()
 		admit = timer.C
 	}
+	x.c.awaiting.Store(true)
+	defer x.c.awaiting.Store(false)
 	select {
 	case <-x.signal:
 	case <-admit:

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/offsetproxy/offsetproxy/wire"
 )
@@ -300,4 +301,11 @@ func (d *downlink) skip(total int) {
 }
 
 // flush writes all that can be written, before the loop blocks.
-func (d *downlink) flush() { d.c.flush(d.write()) }
+func (d *downlink) flush() {
+	if d.c.awaiting.Load() {
+		// The answer may have made the next batch ready. The broker waits for that,
+		// so it is sent before the client hears of this one.
+		runtime.Gosched()
+	}
+	d.c.flush(d.write())
+}
