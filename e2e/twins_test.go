@@ -28,6 +28,10 @@ type weakening struct {
 	kind string
 }
 
+// inFrontOfBrokers is held by the run that stands at the one address at which the
+// brokers' relays are.
+var inFrontOfBrokers sync.Mutex
+
 // load is what twins have to cope with.
 type load struct {
 	name                string
@@ -136,6 +140,10 @@ type twinRun struct {
 // start starts proxies and relays.
 func (l load) start(t *testing.T, program string, flags ...string) *twinRun {
 	t.Helper()
+	if l.stalled {
+		inFrontOfBrokers.Lock()
+		t.Cleanup(inFrontOfBrokers.Unlock) // after the relays have gone
+	}
 	r := &twinRun{load: l, held: &stalls{rng: rand.New(rand.NewPCG(1, 2))}}
 	upstream := brokers.bootstrap
 	if l.stalled {

@@ -54,6 +54,9 @@ func (p *Partition) queues(now ps.Now, t *Ticket, end ps.Offset) bool {
 	if l := p.senders.deprived(); l != nil && l.id == t.Connection {
 		return false // it is waited for
 	}
+	if p.racers.told == t.Connection && p.racers.next == end {
+		return false // it was to be told when the log had to be read first
+	}
 	last := tellBy(t, p.cfg.Fairness.TellWithin)
 	if now.Instant < last && p.racers.next >= end {
 		switch {

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"net"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,4 +137,43 @@ func TestWhatIsOverdueIsGivenUpAsOfNow(t *testing.T) {
 			t.Errorf("due %t: got %d for an event that came with %d, when it was %d", due, got, old.Instant, before)
 		}
 	}
+}
+
+// TestTimeIsReadAgainAfterAWaitForTheLane: who has it may be held up for long, and a
+// view that is used for sending must not look younger than it is.
+func TestTimeIsReadAgainAfterAWaitForTheLane(t *testing.T) {
+	u := newTouched(t, Config{})
+	l := u.lane(ps.Key{Topic: "topic"})
+	old := now()
+	got := make(chan ps.Instant)
+	l.mu.Lock()
+	begun := make(chan struct{})
+	go func() {
+		close(begun)
+		l.step(old, func(_ *fence.Partition, at ps.Now) []fence.Effect {
+			got <- at.Instant
+			return nil
+		})
+	}()
+	<-begun
+	awaitBlocked(t, "proxy.(*lane).step")
+	freed := instant()
+	l.mu.Unlock()
+	if at := <-got; at < freed {
+		t.Errorf("the event came with %d, when the lane was free at %d", at, freed)
+	}
+}
+
+// awaitBlocked waits until some goroutine waits for a lock within a function.
+func awaitBlocked(t *testing.T, within string) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	for deadline := time.Now().Add(seamPatience); time.Now().Before(deadline); runtime.Gosched() {
+		for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(stack, "sync.Mutex.Lock") && strings.Contains(stack, within) {
+				return
+			}
+		}
+	}
+	t.Fatalf("nobody waits for a lock in %s", within)
 }

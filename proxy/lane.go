@@ -44,7 +44,12 @@ type lane struct {
 // itself decides, the clock is read here: what is given up because it is overdue counts
 // as sent up to then, by a connection that is still writing it perhaps.
 func (l *lane) step(at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effect) {
-	l.mu.Lock()
+	if !l.mu.TryLock() {
+		// Whoever has it may be held up by a log that blocks. A time that was read before
+		// that would have views look younger than they are.
+		l.mu.Lock()
+		at = now()
+	}
 	defer l.mu.Unlock()
 	if l.closed {
 		return

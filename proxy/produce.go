@@ -161,6 +161,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		if code != 0 {
 			f.metrics.refused(code, x.c.rights.denied[string(p.Topic)])
 			f.logRefusal(x.c, p, code, message)
+			x.c.waited = true // the log may have blocked: the time that was read is of before
 			x.refuse(e, code, message)
 			if code == kerr.NotLeaderForPartition.Code && isIdempotent(p.Records) {
 				// What its client has pipelined behind it must not come before it, and
