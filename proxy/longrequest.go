@@ -78,7 +78,8 @@ func (c *conn) passes(front []byte) bool {
 func (c *conn) passRest() error {
 	r := &c.coming
 	r.sent = c.queued // written by this goroutine alone
-	for wide := true; r.left > 0; {
+	// Not before bytes have been seen to come: what is announced takes no memory.
+	for wide := false; r.left > 0; {
 		if c.stopping.Load() {
 			return c.stopReason()
 		}

@@ -15,6 +15,9 @@ const (
 	pipeBytes = 1 << 20
 	// keptPipes is how many pipes wait for the next long answer.
 	keptPipes = 16
+	// mostPipes bounds how many are in use: each may hold pipeBytes for a reader who
+	// stalls, and a user without privileges is not given many more of that size.
+	mostPipes = 32
 )
 
 // splicer moves bytes from one TCP connection to another within the kernel, by
@@ -92,6 +95,10 @@ func (s *splicer) tryTake(fd uintptr) bool {
 	return s.err != unix.EAGAIN
 }
 
+// refused reports, after errNoSplice, whether that will be so again; else no pipe was
+// to be had.
+func (s *splicer) refused() bool { return s.pipe != nil }
+
 // give writes all that take has moved into the pipe, and tells moved of each part
 // of it that was written. more says that more is about to follow, so that a packet
 // that is not full may wait for it. After an error the rest is lost.
@@ -126,11 +133,7 @@ func (s *splicer) rest() {
 	if s.pipe == nil {
 		return
 	}
-	if s.filled > 0 {
-		s.pipe.close()
-	} else {
-		s.pipes.put(s.pipe)
-	}
+	s.pipes.put(s.pipe, s.filled == 0)
 	s.pipe, s.filled = nil, 0
 }
 
@@ -157,32 +160,42 @@ func (p *pipe) close() {
 type pipes struct {
 	mu     sync.Mutex
 	free   []*pipe
+	inUse  int
 	closed bool
 }
 
-// get returns nil if the system gives no more of them.
+// get returns nil if there is none of full size to be had now.
 func (p *pipes) get() *pipe {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.inUse >= mostPipes {
+		return nil
+	}
 	if last := len(p.free) - 1; last >= 0 {
 		got := p.free[last]
 		p.free = p.free[:last]
-		p.mu.Unlock()
+		p.inUse++
 		return got
 	}
-	p.mu.Unlock()
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil
 	}
-	// Fails where the user has many large pipes: then it is a small one.
-	_, _ = unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, pipeBytes)
-	return &pipe{out: ends[0], in: ends[1]}
+	got := &pipe{out: ends[0], in: ends[1]}
+	// A user who has many large pipes gets small ones, which are slower than reading.
+	if size, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, pipeBytes); err != nil || size < pipeBytes {
+		got.close()
+		return nil
+	}
+	p.inUse++
+	return got
 }
 
-// put takes an empty pipe back.
-func (p *pipes) put(done *pipe) {
+// put takes a pipe back, to be used again if it is empty.
+func (p *pipes) put(done *pipe, empty bool) {
 	p.mu.Lock()
-	keep := !p.closed && len(p.free) < keptPipes
+	p.inUse--
+	keep := empty && !p.closed && len(p.free) < keptPipes
 	if keep {
 		p.free = append(p.free, done)
 	}

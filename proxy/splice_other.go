@@ -11,6 +11,7 @@ func newSplicer(*pipes, net.Conn, net.Conn) *splicer { return nil }
 
 func (*splicer) take(int) (int, error)      { return 0, errNoSplice }
 func (*splicer) give(bool, func(int)) error { return errNoSplice }
+func (*splicer) refused() bool              { return true }
 func (*splicer) rest()                      {}
 
 type pipes struct{}

@@ -256,7 +256,9 @@ func (d *downlink) splice(total int) (left int, err error) {
 	for total > 0 && !d.c.gone() {
 		n, err := d.splicer.take(min(total, spliceBytes))
 		if errors.Is(err, errNoSplice) {
-			d.splicer = nil
+			if d.splicer.refused() {
+				d.splicer = nil
+			}
 			return total, nil
 		}
 		if err != nil {
