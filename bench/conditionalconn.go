@@ -3,10 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -53,20 +50,8 @@ func (c *appendConn) send(f *appendFrame) error {
 }
 
 // receive reads one answer, without its length. It is valid until the next.
-func (c *appendConn) receive() ([]byte, error) {
-	var size [4]byte
-	if _, err := io.ReadFull(c.in, size[:]); err != nil {
-		return nil, err
-	}
-	n := int(int32(binary.BigEndian.Uint32(size[:])))
-	if n < 5 || n > maxFrame {
-		return nil, fmt.Errorf("%w: %d bytes", errFrameSize, n)
-	}
-	if cap(c.answer) < n {
-		c.answer = make([]byte, n)
-	}
-	c.answer = c.answer[:n]
-	_, err := io.ReadFull(c.in, c.answer)
+func (c *appendConn) receive() (answer []byte, err error) {
+	c.answer, err = readAnswer(c.in, c.answer)
 	return c.answer, err
 }
 
@@ -89,13 +74,10 @@ func (c *appendConn) acknowledgement() (acked, error) {
 		return acked{}, err
 	}
 	c.response.Version = produceVersion
-	if err := c.response.ReadFrom(answer[5:]); err != nil {
+	p, err := producedPart(answer, &c.response)
+	if err != nil {
 		return acked{}, err
 	}
-	if len(c.response.Topics) != 1 || len(c.response.Topics[0].Partitions) != 1 {
-		return acked{}, errNoAnswer
-	}
-	p := &c.response.Topics[0].Partitions[0]
 	a := acked{code: p.ErrorCode, base: offset(p.BaseOffset)}
 	if p.ErrorMessage != nil {
 		a.message = *p.ErrorMessage

@@ -96,6 +96,8 @@ func patch(holders, marks [][]byte, at offset, m mark) {
 	}
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // seal writes a batch's checksum.
 func seal(batch []byte) {
 	binary.BigEndian.PutUint32(batch[crcAt:], crc32.Checksum(batch[crcFrom:], castagnoli))

@@ -73,12 +73,7 @@ func (r *run) loneWay(name string, e entrant) way {
 
 // latency is how long an append takes.
 func (r *race) latency() sample {
-	slices.Sort(r.each)
-	return sample{
-		{"p50", "µs", lower, micros(quantile(r.each, .5))},
-		{"p99", "µs", lower, micros(quantile(r.each, .99))},
-		{"rate", "appends/s", higher, r.perSecond()},
-	}
+	return append(latencies(r.each), figure{"rate", "appends/s", higher, r.perSecond()})
 }
 
 // acknowledgementRate is how many appends a second there are if each begins when

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 )
 
@@ -79,13 +78,10 @@ func sampleOpenLoop(ctx context.Context, r *run, t *target, topic string, every 
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(took)
-	return append(sample{
-		{"p50", "µs", lower, micros(quantile(took, .5))},
-		{"p99", "µs", lower, micros(quantile(took, .99))},
-		{"p99.9", "µs", lower, micros(quantile(took, .999))},
-		{"rate", "requests/s", higher, float64(time.Second) / float64(every)},
-	}, used.perRequest(int64(len(took)))...), nil
+	s := append(latencies(took),
+		figure{"p99.9", "µs", lower, micros(quantile(took, .999))},
+		figure{"rate", "requests/s", higher, float64(time.Second) / float64(every)})
+	return append(s, used.perRequest(int64(len(took)))...), nil
 }
 
 // openLoop sends n batches on schedule, behind those that are unanswered if it

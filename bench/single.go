@@ -42,11 +42,16 @@ func sampleOne(ctx context.Context, r *run, t *target, topic string) (sample, er
 	if err != nil {
 		return nil, err
 	}
+	return append(latencies(took), used.perRequest(int64(len(took)))...), nil
+}
+
+// latencies are figures of round trips, which it sorts.
+func latencies(took []time.Duration) sample {
 	slices.Sort(took)
-	return append(sample{
+	return sample{
 		{"p50", "µs", lower, micros(quantile(took, .5))},
 		{"p99", "µs", lower, micros(quantile(took, .99))},
-	}, used.perRequest(int64(len(took)))...), nil
+	}
 }
 
 func sampleSixteen(ctx context.Context, r *run, t *target, topic string) (sample, error) {

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"time"
@@ -30,8 +29,6 @@ var (
 	errElsewhere = errors.New("appended at another offset than it asked for")
 	errNoAnswer  = errors.New("the answer to a Produce does not name its partition")
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writer sends Produce requests of one batch of one record each to one partition
 // over one connection, and never sends one again. It is the partition's only
@@ -89,18 +86,14 @@ func (w *writer) send() error {
 
 // acknowledged reads one answer and expects the offset that was asked for.
 func (w *writer) acknowledged() error {
-	answer, err := w.receive()
+	var err error
+	if w.answer, err = readAnswer(w.conn, w.answer); err != nil {
+		return err
+	}
+	p, err := producedPart(w.answer, &w.parsed)
 	if err != nil {
 		return err
 	}
-	// The body is behind the correlation id and an empty list of tags.
-	if err := w.parsed.ReadFrom(answer[5:]); err != nil {
-		return fmt.Errorf("answer to Produce: %w", err)
-	}
-	if len(w.parsed.Topics) != 1 || len(w.parsed.Topics[0].Partitions) != 1 {
-		return errNoAnswer
-	}
-	p := w.parsed.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 		return refusal(p.Partition, w.told, err, p.ErrorMessage)
 	}
@@ -119,25 +112,38 @@ func refusal(partition int32, offset int64, err error, message *string) error {
 	return fmt.Errorf("append at offset %d of partition %d: %w: %s", offset, partition, err, *message)
 }
 
-// receive reads one answer without its length, valid until the next.
-func (w *writer) receive() ([]byte, error) {
-	if cap(w.answer) < 4 {
-		w.answer = make([]byte, 4<<10)
+// readAnswer reads one answer, without its length, into answer or more room.
+func readAnswer(from io.Reader, answer []byte) ([]byte, error) {
+	if cap(answer) < 4 {
+		answer = make([]byte, 4<<10)
 	}
-	size := w.answer[:4]
-	if _, err := io.ReadFull(w.conn, size); err != nil {
-		return nil, err
+	size := answer[:4]
+	if _, err := io.ReadFull(from, size); err != nil {
+		return answer, err
 	}
 	n := int(binary.BigEndian.Uint32(size))
 	if n < 5 || n > maxFrame {
-		return nil, fmt.Errorf("%w: %d bytes", errFrameSize, n)
+		return answer, fmt.Errorf("%w: %d bytes", errFrameSize, n)
 	}
-	if cap(w.answer) < n {
-		w.answer = make([]byte, n)
+	if cap(answer) < n {
+		answer = make([]byte, n)
 	}
-	w.answer = w.answer[:n]
-	_, err := io.ReadFull(w.conn, w.answer)
-	return w.answer, err
+	answer = answer[:n]
+	_, err := io.ReadFull(from, answer)
+	return answer, err
+}
+
+// producedPart reads the only partition of an answer to a Produce; it is valid until
+// parsed is used again.
+func producedPart(answer []byte, parsed *kmsg.ProduceResponse) (*kmsg.ProduceResponseTopicPartition, error) {
+	// The body is behind the correlation id and an empty list of tags.
+	if err := parsed.ReadFrom(answer[5:]); err != nil {
+		return nil, fmt.Errorf("answer to Produce: %w", err)
+	}
+	if len(parsed.Topics) != 1 || len(parsed.Topics[0].Partitions) != 1 {
+		return nil, errNoAnswer
+	}
+	return &parsed.Topics[0].Partitions[0], nil
 }
 
 // newFrame makes a Produce request whose batch has about so many bytes.
@@ -149,24 +155,8 @@ func newFrame(topic string, partition int32, batchBytes int) frame {
 	}
 	// The length is a varint that counts what follows it.
 	record.Length = int32(len(record.AppendTo(nil)) - 1)
-	now := time.Now().UnixMilli()
-	batch := kmsg.RecordBatch{
-		Magic: 2, PartitionLeaderEpoch: -1, FirstTimestamp: now, MaxTimestamp: now,
-		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: 1, Records: record.AppendTo(nil),
-	}
-	batch.Length = int32(len(batch.AppendTo(nil)) - 12)
-	encoded := batch.AppendTo(nil)
-
-	request := kmsg.NewPtrProduceRequest()
-	request.Version = produceVersion
-	request.Acks, request.TimeoutMillis = -1, int32(produceTimeout.Milliseconds())
-	t := kmsg.NewProduceRequestTopic()
-	t.Topic = topic
-	p := kmsg.NewProduceRequestTopicPartition()
-	p.Partition, p.Records = partition, encoded
-	t.Partitions = append(t.Partitions, p)
-	request.Topics = append(request.Topics, t)
-	f := frame{bytes: kmsg.NewRequestFormatter(kmsg.FormatterClientID("bench")).AppendRequest(nil, request, 0)}
+	encoded := recordBatch(record.AppendTo(nil), 1, 0)
+	f := frame{bytes: produceRequest(topic, partition, encoded)}
 	at := bytes.Index(f.bytes, encoded)
 	f.batch = f.bytes[at : at+len(encoded)]
 	at = bytes.Index(f.batch, record.Headers[0].Value)
@@ -177,7 +167,7 @@ func newFrame(topic string, partition int32, batchBytes int) frame {
 // ask makes the frame ask for an offset.
 func (f *frame) ask(offset int64) {
 	putDecimal(f.condition, offset)
-	binary.BigEndian.PutUint32(f.batch[17:], crc32.Checksum(f.batch[21:], castagnoli))
+	seal(f.batch)
 }
 
 // putDecimal fills all of dst, with leading zeros.
