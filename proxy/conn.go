@@ -65,6 +65,7 @@ type conn struct {
 	out      [][]byte // to be written upstream, in order
 	outStart int      // where the last of out begins in in
 	outEnd   int      // where it ends; −1 if it is not in in
+	writeErr error    // of a write upstream that failed, after which there is none
 	nextID   int32
 	first    bool // no whole request was read yet
 	idle     int  // idle ticks in a row

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -313,6 +314,57 @@ func TestRequestThatWasNeverWrittenIsToldSo(t *testing.T) {
 		t.Errorf("request not written: got %v", err)
 	}
 	r.client.ExpectClosed()
+}
+
+// failingConn fails its first write within a frame.
+type failingConn struct {
+	net.Conn
+	writes int // by the clientLoop alone
+}
+
+func (f *failingConn) Write(b []byte) (int, error) {
+	f.writes++
+	if f.writes > 1 {
+		return f.Conn.Write(b)
+	}
+	n, _ := f.Conn.Write(b[:len(b)/2])
+	return n, io.ErrShortWrite
+}
+
+// Nothing is written behind a write that failed: the broker would take it for the rest
+// of the frame. So of what was queued later it is certain that it was not sent.
+func TestNothingIsWrittenBehindAFailedWrite(t *testing.T) {
+	events := make(chan error, 2)
+	var upstream *failingConn
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		upstream = &failingConn{Conn: conn}
+		return upstream, err
+	}
+	r := newRig(t, Config{Dial: dial}, answerAll, func(c *conn, h wire.RequestHeader, frame []byte) error {
+		onAnswer := func(_ []byte, err error) { events <- err }
+		for range 2 {
+			if err := c.sendUpstream(frame, onAnswer); err != nil {
+				return err
+			}
+			if err := c.flushUpstream(); !errors.Is(err, io.ErrShortWrite) || !errors.Is(err, errUpstreamLost) {
+				t.Errorf("got %v of a write that failed, or of one after it", err)
+			}
+		}
+		if upstream.writes != 1 {
+			t.Errorf("%d writes, want none after the one that failed", upstream.writes)
+		}
+		return errAborted
+	})
+	r.client.Send(1, kmsg.NewPtrProduceRequest())
+	if err := receive(t, "first", events); errors.Is(err, errNotSent) || !errors.Is(err, errUpstreamLost) {
+		t.Errorf("written in part: got %v", err)
+	}
+	if err := receive(t, "second", events); !errors.Is(err, errNotSent) || !errors.Is(err, errUpstreamLost) {
+		t.Errorf("not written: got %v", err)
+	}
+	r.client.ExpectClosed()
+	r.awaitEnd()
 }
 
 func TestSlowReaderHoldsUpNobodysAnswer(t *testing.T) {

@@ -118,8 +118,10 @@ func (c *conn) flushUpstream() error {
 }
 
 func (c *conn) writeOut() error {
-	if len(c.out) == 0 {
-		return nil
+	// A write that failed may have ended within a frame: what came behind it would be
+	// taken for the rest.
+	if c.writeErr != nil || len(c.out) == 0 {
+		return c.writeErr
 	}
 	c.mu.Lock()
 	if c.upstreamErr != nil || c.aborted {
@@ -139,9 +141,9 @@ func (c *conn) writeOut() error {
 	if err != nil {
 		// The broker may have answered before it closed; reading ends soon.
 		_ = c.upstream.SetReadDeadline(time.Now().Add(closeTimeout))
-		return fmt.Errorf("%w: write: %w", errUpstreamLost, err)
+		c.writeErr = fmt.Errorf("%w: write: %w", errUpstreamLost, err)
 	}
-	return nil
+	return c.writeErr
 }
 
 // openUpstream dials, the first time it is called, and starts the upstreamLoop.
