@@ -91,6 +91,30 @@ func freeze(l *leader) *frozen {
 	return f
 }
 
+// hold waits until a batch that expects offset 0 under the rule that has begun waits
+// for what was judged before; not protected, until it has been sent.
+func (f *frozen) hold(r *fencedRig, protected bool) {
+	r.t.Helper()
+	if protected {
+		r.awaitTaken(1)
+		close(f.stamped)
+	} else {
+		<-f.stampedIn
+	}
+}
+
+// wantLater is how that batch ends when another without a stamp got the offset: it is
+// refused; not protected, it is appended behind.
+func (f *frozen) wantLater(t *testing.T, client *fencedClient, id int32, protected bool) {
+	t.Helper()
+	if protected {
+		wantResult(t, resultsOf(client.expect(id, 9))[0], 1, -1, "expected-offset taken: expected=0 next=1")
+		return
+	}
+	close(f.stamped)
+	wantResult(t, resultsOf(client.expect(id, 9))[0], -1, -1, "appended at 1, expected 0: another writer bypasses the proxy")
+}
+
 // awaitTaken waits until so many requests are judged by the rules in force.
 func (r *fencedRig) awaitTaken(n int64) {
 	r.t.Helper()
@@ -113,20 +137,10 @@ func TestARuleBeginsBehindWhatIsOnItsWay(t *testing.T) {
 				r.dontSettle()
 			}
 			second := after.send(produceOf(9, -1, changed(0, conditional(0, "b"))))
-			if protected {
-				r.awaitTaken(1)
-				close(f.stamped)
-			} else {
-				<-f.stampedIn
-			}
+			f.hold(r, protected)
 			close(f.plain)
 			wantResult(t, resultsOf(before.expect(first, 9))[0], 0, 0, "")
-			if protected {
-				wantResult(t, resultsOf(after.expect(second, 9))[0], 1, -1, "expected-offset taken: expected=0 next=1")
-				return
-			}
-			close(f.stamped)
-			wantResult(t, resultsOf(after.expect(second, 9))[0], -1, -1, "appended at 1, expected 0: another writer bypasses the proxy")
+			f.wantLater(t, after, second, protected)
 		})
 	}
 }
@@ -190,21 +204,13 @@ func TestARuleBeginsBehindALostConnection(t *testing.T) {
 			}
 			client := r.dial()
 			second := client.send(produceOf(9, -1, changed(0, conditional(0, "b"))))
-			if protected {
-				r.awaitTaken(1)
-				close(f.stamped)
-			} else {
-				<-f.stampedIn
-			}
+			f.hold(r, protected)
 			close(f.plain)
 			r.await("what was lost has arrived", func() bool { return len(l.values("changed", 0)) == 1 })
 			if protected {
 				end()
-				wantResult(t, resultsOf(client.expect(second, 9))[0], 1, -1, "expected-offset taken: expected=0 next=1")
-				return
 			}
-			close(f.stamped)
-			wantResult(t, resultsOf(client.expect(second, 9))[0], -1, -1, "appended at 1, expected 0: another writer bypasses the proxy")
+			f.wantLater(t, client, second, protected)
 		})
 	}
 }
