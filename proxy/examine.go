@@ -11,11 +11,14 @@ import (
 )
 
 // topicSight is what is known of the topic entry of a request whose partitions are
-// being examined: it is looked up once for all of them.
+// being examined: it is looked up once for all of them, unless what is known of topics
+// turns out to be void meanwhile.
 type topicSight struct {
-	index   int // of the topic entry; −1: none yet
+	index   int    // of the topic entry; −1: none yet
+	voided  uint64 // topicBook.voided when it was looked up
 	name    string
 	topic   fencedTopic
+	anew    bool // its id is not the request's
 	marking fence.Marking
 	// code, if not 0, is how all of them are refused.
 	code    int16
@@ -57,7 +60,10 @@ func (f *fencing) examine(view *wire.Produce, p *wire.ProducePartition, e *entry
 		return code, message
 	}
 	if view.Version >= 13 && s.topic.id != p.TopicID {
-		f.topics.forget(s.name)
+		if !s.anew { // once for all partitions of the entry, which has one id
+			f.topics.forget(s.name)
+			s.anew, s.voided = true, f.topics.voided.Load()
+		}
 		if isIdempotent(p.Records) {
 			c.closeAfter(errOutOfTurn) // as after a lookup that fails
 		}
@@ -68,10 +74,11 @@ func (f *fencing) examine(view *wire.Produce, p *wire.ProducePartition, e *entry
 
 // see finds out what must be known of a partition's topic, and of the broker.
 func (f *fencing) see(c *conn, view *wire.Produce, p *wire.ProducePartition, s *topicSight) {
-	if s.index == p.TopicIndex && (s.code != 0 || s.topic.has(p.Partition)) {
+	voided := f.topics.voided.Load()
+	if s.index == p.TopicIndex && s.voided == voided && (s.code != 0 || s.topic.has(p.Partition)) {
 		return
 	}
-	*s = topicSight{index: p.TopicIndex, name: c.rights.nameOf(p.Topic)}
+	*s = topicSight{index: p.TopicIndex, voided: voided, name: c.rights.nameOf(p.Topic)}
 	if s.code, s.message = c.refusedRight(p.Topic); s.code != 0 {
 		return
 	}

@@ -1,13 +1,19 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // Some libraries take an orderly end before the first answer for a broker that
@@ -68,6 +74,40 @@ func TestSmallBatchesDoNotWaitForInspectors(t *testing.T) {
 	for range cap(r.fencing.inspecting) {
 		<-r.fencing.inspecting
 	}
+}
+
+// What is known of a topic turns out to be void while a request's first partition is
+// being read: the second is judged by what is true now.
+func TestATopicForgottenWithinARequestIsLookedUpAgain(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
+	wantResult(t, c.one(0, conditional(0, "a")), 0, 0, "")
+	turns := make(chan struct{}) // without room: taken and given back with the test
+	r.fencing.inspecting = turns
+	long := gzipped(identified(1, strings.Repeat("b", 2*keptInspectorBytes)))
+	id := c.send(produceOf(9, -1, part{topic: "fenced", partition: 0, records: long}, part{topic: "fenced", partition: 1, records: conditional(0, "c")}))
+	<-turns
+	l.change(func() { l.topics["fenced"].appendTime = true })
+	r.fencing.topics.forget("fenced")
+	turns <- struct{}{}
+	got := resultsOf(c.expect(id, 9))
+	wantResult(t, got[0], 0, 1, "")
+	wantResult(t, got[1], 87, -1, "the topic has LogAppendTime, where equal records cannot be told apart: give every record an append-id header")
+}
+
+// gzipped compresses the records of a batch.
+func gzipped(batch []byte) []byte {
+	var out bytes.Buffer
+	out.Write(batch[:61])
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(batch[61:])
+	_ = w.Close()
+	batch = out.Bytes()
+	batch[22] |= byte(wire.CodecGzip)
+	binary.BigEndian.PutUint32(batch[8:], uint32(len(batch)-12))
+	wire.Seal(batch)
+	return batch
 }
 
 // Brokers that are taken for kfake and are not would make a success of every

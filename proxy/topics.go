@@ -67,6 +67,9 @@ type topicBook struct {
 	unserved *atomic.Int64 // topics known that are not served
 	weak     *atomic.Int64 // topics known that can lose acknowledged records
 	full     func()        // called for each topic forgotten for want of room
+	// voided counts how often something known of a topic turned out to be void, so
+	// that who remembers it looks again.
+	voided atomic.Uint64
 
 	mu     sync.Mutex
 	topics *simplelru.LRU[string, *topicEntry]
@@ -212,8 +215,13 @@ func (e *topicEntry) done() bool {
 // forget drops what is known of a topic.
 func (b *topicBook) forget(name string) {
 	b.mu.Lock()
-	b.topics.Remove(name)
+	b.voidLocked(name)
 	b.mu.Unlock()
+}
+
+func (b *topicBook) voidLocked(name string) {
+	b.topics.Remove(name)
+	b.voided.Add(1)
 }
 
 // forgetRefused drops what is known of topics that are not served, or not whether
@@ -223,7 +231,7 @@ func (b *topicBook) forgetRefused() {
 	defer b.mu.Unlock()
 	for _, name := range b.topics.Keys() {
 		if e, _ := b.topics.Peek(name); !e.done() || e.topic.refusal != "" || e.topic.weak != "" {
-			b.topics.Remove(name)
+			b.voidLocked(name)
 		}
 	}
 }
@@ -237,7 +245,7 @@ func (b *topicBook) suspect(name string) {
 	if e, ok := b.topics.Peek(name); ok && e.done() && b.now().Sub(e.at) < suspectAge {
 		return
 	}
-	b.topics.Remove(name)
+	b.voidLocked(name)
 }
 
 // count counts a topic that cannot be fenced or is weak, if it is still
