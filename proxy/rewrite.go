@@ -49,6 +49,14 @@ func (p *Proxy) rewriteAnswer(key, version int16, frame []byte) ([]byte, error) 
 	return answer.AppendTo(rewritten), nil
 }
 
+// mayBearEndpoints reports whether the body of a Produce answer has tagged fields
+// where KIP-951 put new leaders and addresses. Nearly no answer has, so this walk
+// spares decoding it. What cannot be walked may bear anything.
+func mayBearEndpoints(body []byte, version int16) bool {
+	var answer wire.ProduceAnswer
+	return answer.Parse(body, version) != nil || answer.Tagged
+}
+
 func (p *Proxy) rewriteBody(key, version int16, body []byte) (kmsg.Response, error) {
 	if kmsg.Key(key) == kmsg.ApiVersions {
 		return narrowAnswer(version, body)

@@ -58,7 +58,7 @@ type ProduceAnswer struct {
 	ThrottleMillis int32
 	// Partitions is how many partitions the answer has, in all its topics.
 	Partitions int
-	// Tagged: a partition or the answer itself has tagged fields, which is where
+	// Tagged: a partition, a topic or the answer itself has tagged fields, among which
 	// KIP-951 put new leaders and their addresses, or bytes follow its end.
 	Tagged bool
 
@@ -162,7 +162,7 @@ type answerWalk struct {
 	r          fieldReader
 	version    int16
 	open       bool // within a topic
-	tagged     bool // a partition had tagged fields
+	tagged     bool // a partition or a topic had tagged fields
 	topics     int  // not begun
 	partitions int  // of the topic, not read
 	topicAt    int  // where the topic begins
@@ -209,7 +209,7 @@ func (w *answerWalk) nextPartition(p *AnsweredPartition) bool {
 	if w.partitions == 0 || w.r.failed {
 		if w.open {
 			w.open = false
-			w.r.skipTags()
+			w.tagged = w.r.skipTags() || w.tagged
 		}
 		return false
 	}

@@ -79,6 +79,7 @@ func drawAnswer(t *rapid.T, version int16) *kmsg.ProduceResponse {
 func answerTagged(answer *kmsg.ProduceResponse) bool {
 	tagged := answer.UnknownTags.Len() > 0 || len(answer.Brokers) > 0
 	for i := range answer.Topics {
+		tagged = tagged || answer.Topics[i].UnknownTags.Len() > 0
 		for _, p := range answer.Topics[i].Partitions {
 			tagged = tagged || p.UnknownTags.Len() > 0 || p.CurrentLeader.LeaderID != -1
 		}
