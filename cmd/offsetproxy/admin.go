@@ -67,6 +67,10 @@ func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer
 		io.WriteString(w, "ok\n")
 	})
 	if profiles {
+		if !isLoopback(listener.Addr()) {
+			logger.Warn("profiles are served to everybody who reaches the admin endpoints, and whoever asks for one costs processor time: have metrics.listen name 127.0.0.1, or set metrics.pprof only while you need it",
+				"admin", listener.Addr().String())
+		}
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
@@ -78,6 +82,12 @@ func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer
 	}
 	go a.serveLoop(logger)
 	return a, nil
+}
+
+// isLoopback reports whether only this machine's own programs reach an address.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }
 
 // serveLoop serves until close, or until the listener fails.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,6 +169,27 @@ func TestProfilesAreServedOnlyWhenWanted(t *testing.T) {
 		b.stop()
 		if code := b.exit(t); code != exitOK {
 			t.Errorf("exit code %d after a drain, want 0", code)
+		}
+	}
+}
+
+// Profiles that others than this machine's programs can ask for are warned of.
+func TestProfilesForEverybodyAreWarnedOf(t *testing.T) {
+	for _, test := range []struct {
+		listen   string
+		profiles bool
+		want     int
+	}{{"127.0.0.1:0", true, 0}, {"localhost:0", true, 0}, {":0", true, 1}, {":0", false, 0}} {
+		var log bytes.Buffer
+		admin, err := startAdmin(test.listen, test.profiles, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.close(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), "level=WARN"); got != test.want {
+			t.Errorf("%s, profiles %t: %d warnings, want %d:\n%s", test.listen, test.profiles, got, test.want, &log)
 		}
 	}
 }
