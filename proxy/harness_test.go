@@ -10,7 +10,6 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
 	"github.com/offsetproxy/offsetproxy/proxy"
-	"github.com/offsetproxy/offsetproxy/wire"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
@@ -184,7 +183,7 @@ func scripted(t *testing.T, cfg proxy.Config, script func(c *kafkatest.Conn, r k
 
 // echo answers a request with its default answer, and acks=0 with none.
 func echo(c *kafkatest.Conn, r kafkatest.Request) bool {
-	if acks, err := wire.ProduceAcks(r.Frame); err == nil && acks == 0 {
+	if acks, err := r.ProduceAcks(r.Frame); err == nil && acks == 0 {
 		return true
 	}
 	c.Answer(r, kmsg.ResponseForKey(r.APIKey))

@@ -84,10 +84,10 @@ func BenchmarkParseProduce(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("frame/%d", partitions), func(b *testing.B) {
-			frame := make([]byte, 0, 2*len(body))
+			var pieces [2][]byte
 			b.ReportAllocs()
 			for b.Loop() {
-				p.AppendFrame(frame, []byte("client"), 1, -1, 1, keep)
+				p.GatherFrame(pieces[:0], []byte("client"), 1, -1, 1, keep, len(body))
 			}
 		})
 	}

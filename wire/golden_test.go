@@ -109,8 +109,8 @@ func checkGolden(t *testing.T, words []string, frame []byte) {
 		} else if got.Kind != Conditional || got.Expected != client.expected {
 			t.Errorf("%v %d, want a condition on %d", got.Kind, got.Expected, client.expected)
 		}
-		if got.AllAppendIDs != client.appendIDs || got.AnyAppendID != client.appendIDs {
-			t.Errorf("append-ids on all %v, on any %v, want %v", got.AllAppendIDs, got.AnyAppendID, client.appendIDs)
+		if got.AllAppendIDs != client.appendIDs {
+			t.Errorf("append-ids on all %v, want %v", got.AllAppendIDs, client.appendIDs)
 		}
 		if batch.NumRecords != client.records || len(got.Digests) != int(client.records) {
 			t.Errorf("%d records, %d digests, want %d", batch.NumRecords, len(got.Digests), client.records)

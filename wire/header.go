@@ -105,21 +105,11 @@ func SkipTags(src []byte) (rest []byte, ok bool) {
 	return src, true
 }
 
-// ProduceAcks reads acks from a Produce request (versions 0–13), given as a
-// frame without its 4 length bytes. From version 3 on acks stands behind the
-// transactional id (KIP-98), whose length is compact from version 9 on. The
-// error is ErrShortHeader, wrapped, also if the frame is no Produce request
-// of a version we know.
-func ProduceAcks(frame []byte) (int16, error) {
-	h, err := ParseRequestHeader(frame)
-	if err != nil {
-		return 0, err
-	}
-	return h.ProduceAcks(frame)
-}
-
-// ProduceAcks is the function of that name for a header already parsed from
-// the same frame.
+// ProduceAcks reads acks from a Produce request (versions 0–13), given as the
+// frame without its 4 length bytes that the header was parsed from. From version 3 on
+// acks stands behind the transactional id (KIP-98), whose length is compact from
+// version 9 on. The error is ErrShortHeader, wrapped, also if the frame is no Produce
+// request of a version we know.
 func (h RequestHeader) ProduceAcks(frame []byte) (int16, error) {
 	if h.APIKey != int16(kmsg.Produce) || h.BodyOffset < 0 {
 		return 0, fmt.Errorf("%w: no Produce request of a known version", ErrShortHeader)

@@ -23,9 +23,6 @@ type Inspection struct {
 	Digests []uint64
 	// AllAppendIDs: every record has exactly one append-id, not empty.
 	AllAppendIDs bool
-	// AnyAppendID: a record has an append-id, well formed or (only if Kind is
-	// Unconditional) not.
-	AnyAppendID bool
 	// MaxTimestamp and MinTimestamp of the records, milliseconds since 1970;
 	// −1 is a record without one.
 	MaxTimestamp int64
@@ -145,6 +142,5 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 	}
 	out.Kind, out.Expected = c.kind, c.expected
 	out.AllAppendIDs = c.goodAppendIDs == n
-	out.AnyAppendID = c.withAppendID > 0
 	return out, nil
 }

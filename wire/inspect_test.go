@@ -366,7 +366,7 @@ func TestInspectAgainstNaive(t *testing.T) {
 			rt.Fatalf("got %+v, want fault %v", got, &want.fault)
 		}
 		seen[got.Kind.String()]++
-		if got.Kind != want.kind || got.Expected != want.expected || got.AllAppendIDs != want.allID || got.AnyAppendID != want.any {
+		if got.Kind != want.kind || got.Expected != want.expected || got.AllAppendIDs != want.allID {
 			rt.Fatalf("got %+v, want %+v", got, want)
 		}
 		if len(got.Digests) != len(records) {

@@ -137,20 +137,6 @@ func (p *Produce) PatchTimeout(ms int32) {
 	binary.BigEndian.PutUint32(p.body[p.acksPos+2:], uint32(ms))
 }
 
-// AppendFrame appends to dst a whole request frame, its four length bytes
-// included, that asks for the partitions with the given indexes into
-// Partitions only. The indexes ascend; an index that is out of range or out
-// of order panics. Partitions stay grouped as they were in the request; a
-// topic entry of which nothing is kept is left out, and so are tagged fields
-// (none is defined for Produce). A nil clientID is null; it has at most
-// 32,767 bytes. dst must not overlap the parsed body.
-func (p *Produce) AppendFrame(dst, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int) []byte {
-	start := len(dst)
-	buf := p.appendFrame(dst, clientID, correlationID, acks, timeoutMillis, keep, nil)
-	binary.BigEndian.PutUint32(buf[start:], uint32(len(buf)-start-4))
-	return buf
-}
-
 // leftOut are the records of at least long bytes that were left out of a frame, each
 // in front of the byte at that index.
 type leftOut struct {
@@ -163,13 +149,18 @@ type leftOutRecords struct {
 	bytes []byte
 }
 
-// GatherFrame is AppendFrame without a copy of records of at least long bytes: the
-// pieces that it appends to dst are the frame, in order. Such records alias the
-// parsed body, so the pieces are valid for as long as it is. The first piece has at
-// least the frame's length and its header.
+// GatherFrame makes a whole request frame, its four length bytes included, that asks
+// for the partitions with the given indexes into Partitions only. The indexes ascend;
+// an index that is out of range or out of order panics. Partitions stay grouped as
+// they were in the request; a topic entry of which nothing is kept is left out, and so
+// are tagged fields (none is defined for Produce). A nil clientID is null; it has at
+// most 32,767 bytes.
+//
+// The pieces that it appends to dst are the frame, in order. Records of at least long
+// bytes are not copied, but alias the parsed body, so the pieces are valid for as long
+// as it is. The first piece has at least the frame's length and its header.
 func (p *Produce) GatherFrame(dst [][]byte, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int, long int) [][]byte {
-	var left leftOut
-	left.long = max(long, 1)
+	left := leftOut{long: max(long, 1)}
 	buf := p.appendFrame(make([]byte, 0, p.gatheredHead(clientID, keep, left.long)), clientID, correlationID, acks, timeoutMillis, keep, &left)
 	size, from := len(buf), 0
 	for _, a := range left.records {
@@ -198,8 +189,8 @@ func (p *Produce) gatheredHead(clientID []byte, keep []int, long int) int {
 	return size
 }
 
-// appendFrame is AppendFrame with the frame's length left zero, and without
-// what left takes.
+// appendFrame appends the frame with its length left zero, and without what left
+// takes.
 func (p *Produce) appendFrame(dst, clientID []byte, correlationID int32, acks int16, timeoutMillis int32, keep []int, left *leftOut) []byte {
 	w := fieldWriter{buf: append(dst, 0, 0, 0, 0), flexible: p.Version >= produceFlexible}
 	w.uint16(0) // the api key of Produce
@@ -240,7 +231,7 @@ func (p *Produce) appendFrame(dst, clientID []byte, correlationID int32, acks in
 
 // nullableBytesOrLeave writes records, or their length only, if left takes them.
 func (w *fieldWriter) nullableBytesOrLeave(records []byte, left *leftOut) {
-	if left == nil || len(records) < left.long {
+	if len(records) < left.long {
 		w.nullableBytes(records)
 		return
 	}
