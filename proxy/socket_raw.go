@@ -1,4 +1,4 @@
-//go:build linux && !race
+//go:build linux
 
 package proxy
 
@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"unsafe"
 )
 
 // socket reads and writes a TCP connection as it does itself, through the poller and
@@ -28,6 +27,8 @@ type socket struct {
 	// beside them.
 	readStep, writeStep, nowStep func(fd uintptr) bool
 
+	room              func() []byte // not nil: gives in when there is something to read,
+	park              func()        // and this takes it back when there is not
 	in, out           []byte
 	read, written     int
 	readErr, writeErr syscall.Errno
@@ -54,6 +55,18 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, nil
 	}
 	s.in = b
+	return s.await()
+}
+
+// ReadWhenReady reads as wire.PatientReader says.
+func (s *socket) ReadWhenReady(room func() []byte, park func()) (int, error) {
+	s.room, s.park = room, park
+	n, err := s.await()
+	s.room, s.park = nil, nil
+	return n, err
+}
+
+func (s *socket) await() (int, error) {
 	err := s.raw.Read(s.readStep)
 	s.in = nil
 	switch {
@@ -69,8 +82,18 @@ func (s *socket) Read(b []byte) (int, error) {
 
 // tryRead is called when there may be something to read; false: there is not.
 func (s *socket) tryRead(fd uintptr) bool {
-	s.read, s.readErr = call(syscall.SYS_READ, fd, s.in)
-	return s.readErr != syscall.EAGAIN
+	if s.in == nil {
+		s.in = s.room()
+	}
+	s.read, s.readErr = readSocket(fd, s.in[:min(len(s.in), callBytes)])
+	if s.readErr != syscall.EAGAIN {
+		return true
+	}
+	if s.park != nil {
+		s.in = nil
+		s.park()
+	}
+	return false
 }
 
 func (s *socket) Write(b []byte) (int, error) {
@@ -90,8 +113,13 @@ func (s *socket) Write(b []byte) (int, error) {
 func (s *socket) tryWrite(fd uintptr) bool {
 	for s.written < len(s.out) {
 		var n int
-		if n, s.writeErr = call(syscall.SYS_WRITE, fd, s.out[s.written:]); s.writeErr != 0 {
+		rest := s.out[s.written:]
+		if n, s.writeErr = writeSocket(fd, rest[:min(len(rest), callBytes)]); s.writeErr != 0 {
 			return s.writeErr != syscall.EAGAIN
+		}
+		if n == 0 { // of something: no kernel does so, and it might for ever
+			s.writeErr = syscall.EIO
+			return true
 		}
 		s.written += n
 	}
@@ -114,18 +142,3 @@ func (s *socket) tryWriteNow(fd uintptr) bool {
 
 // callBytes bounds one call, for which all else on its processor waits.
 const callBytes = 256 << 10
-
-// call reads into b, or writes it, as much as there is. b is not empty.
-func call(number, fd uintptr, b []byte) (int, syscall.Errno) {
-	b = b[:min(len(b), callBytes)]
-	for {
-		n, _, err := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-		switch err {
-		case syscall.EINTR:
-			continue
-		case 0:
-			return int(n), 0
-		}
-		return 0, err
-	}
-}

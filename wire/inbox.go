@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"io"
-	"math/bits"
-	"sync"
-)
+import "io"
 
 const (
 	// keepBytes is the largest buffer an Inbox holds on to once everything
@@ -19,10 +15,17 @@ const (
 	quietRounds = 8
 	// emptyReads is how many reads may return neither bytes nor an error.
 	emptyReads = 100
-
-	minClass = 9 // 512 bytes
-	maxClass = 30
 )
+
+// PatientReader is a reader that can wait without memory for what it waits for. An
+// Inbox on one has no buffer while it is empty and nothing comes.
+type PatientReader interface {
+	io.Reader
+	// ReadWhenReady is Read into what room gives. Whenever nothing is there to be
+	// read it calls park, after which what room gave is not used any more, and room
+	// again when there may be something. Both are called within it.
+	ReadWhenReady(room func() []byte, park func()) (int, error)
+}
 
 // Inbox is a growable read buffer over one connection. Frames are parsed, and
 // changed, in place; bytes are copied only when a frame that has not arrived
@@ -32,13 +35,21 @@ const (
 // a slice of it is invalid after the next Fill, Reserve or Release.
 type Inbox struct {
 	r       io.Reader
-	buf     []byte // whole buffer; buf[start:end] is unread
+	patient PatientReader // r, if it is one
+	taken   *buffer       // what buf is of; nil: none
+	buf     []byte        // whole buffer; buf[start:end] is unread
 	start   int
 	end     int
 	initial int
 	max     int
+	width   int  // of the buffer to begin with when there is none
+	wanted  int  // width of the next read, by Reserve; 0: nothing is known
 	quiet   int  // reads in a row that an initial buffer would have held
 	full    bool // the last read filled the buffer: more is likely to wait
+
+	// Made once, so that they cost no allocation.
+	room func() []byte
+	park func()
 }
 
 // NewInbox returns an Inbox that reads from r. It begins with a buffer of
@@ -48,11 +59,15 @@ func NewInbox(r io.Reader, initial, max int) *Inbox {
 	if initial <= 0 || max <= 0 {
 		panic("wire: inbox sizes must be positive")
 	}
-	return &Inbox{r: r, initial: initial, max: max}
+	b := &Inbox{r: r, initial: initial, max: max, width: initial}
+	if b.patient, _ = r.(PatientReader); b.patient != nil {
+		b.room, b.park = b.firstRoom, b.drop
+	}
+	return b
 }
 
 // Bytes returns what is buffered and unread. The slice may be changed in
-// place, is valid until the next Fill, Reserve or Release, and has no spare
+// place, is valid until the next Fill, FillSome, Reserve or Release, and has no spare
 // capacity, so that appending to it cannot overwrite what follows.
 func (b *Inbox) Bytes() []byte { return b.buf[b.start:b.end:b.end] }
 
@@ -64,17 +79,20 @@ func (b *Inbox) Bytes() []byte { return b.buf[b.start:b.end:b.end] }
 // Errors: ErrTooLarge if n is above the bound (nothing is read); io.EOF at
 // the end of the stream with nothing buffered, io.ErrUnexpectedEOF with less
 // than n bytes buffered; else the reader's error.
-func (b *Inbox) Fill(n int) error {
+func (b *Inbox) Fill(n int) error { return b.fill(n, n) }
+
+// FillSome is Fill, but returns as soon as a read has brought something, or a few
+// have: for whoever looks at bytes while they are fresh, before all n are there.
+func (b *Inbox) FillSome(n int) error { return b.fill(n, min(n, b.end-b.start+1)) }
+
+// fill reads until least bytes are there of the n that are wanted.
+func (b *Inbox) fill(n, least int) error {
 	if n > b.max {
 		return ErrTooLarge
 	}
 	empty := 0
-	for b.end-b.start < n {
-		b.makeRoom(n)
-		room := b.buf[b.end:]
-		got, err := b.r.Read(room)
-		b.end += got
-		b.full = got == len(room)
+	for b.end-b.start < least {
+		got, err := b.read(n)
 		if got > b.initial {
 			b.quiet = 0
 		} else {
@@ -82,7 +100,7 @@ func (b *Inbox) Fill(n int) error {
 		}
 		if got > 0 {
 			empty = 0
-			if b.end-b.start >= n {
+			if b.end-b.start >= least {
 				return nil
 			}
 		}
@@ -98,6 +116,34 @@ func (b *Inbox) Fill(n int) error {
 		}
 	}
 	return nil
+}
+
+// read reads once, for a Fill of n bytes.
+func (b *Inbox) read(n int) (got int, err error) {
+	if b.patient != nil && b.start == b.end && n <= b.width {
+		got, err = b.patient.ReadWhenReady(b.room, b.park)
+		b.end += got
+		b.full, b.wanted = got > 0 && b.end == len(b.buf), 0
+		return got, err
+	}
+	b.makeRoom(n)
+	room := b.buf[b.end:]
+	// What comes behind a large frame is left for later: here it would have to be
+	// copied to where the next one begins.
+	ends := n > keepBytes && b.start+n < len(b.buf)
+	if ends {
+		room = b.buf[b.end : b.start+n]
+	}
+	got, err = b.r.Read(room)
+	b.end += got
+	b.full, b.wanted = got == len(room) && !ends, 0
+	return got, err
+}
+
+// firstRoom is where an empty Inbox reads to.
+func (b *Inbox) firstRoom() []byte {
+	b.makeRoom(1)
+	return b.buf
 }
 
 // Advance consumes the first n unread bytes. It panics if fewer are buffered.
@@ -118,7 +164,7 @@ func (b *Inbox) Advance(n int) {
 // It is for streams whose remaining length is known to be long.
 func (b *Inbox) Reserve(n int) {
 	n = min(n, b.max)
-	if len(b.buf)-b.end >= n {
+	if b.wanted = n; b.start == b.end && b.buf == nil || len(b.buf)-b.end >= n {
 		return
 	}
 	b.resize(b.end - b.start + n)
@@ -128,7 +174,7 @@ func (b *Inbox) Reserve(n int) {
 // that know of a better way for most of what comes next than through the buffer.
 func (b *Inbox) Narrow() {
 	if b.start == b.end {
-		b.full = false
+		b.full, b.width = false, b.initial
 		if len(b.buf) > b.initial {
 			b.drop()
 		}
@@ -149,15 +195,16 @@ func (b *Inbox) makeRoom(n int) {
 	if have == 0 {
 		b.start, b.end = 0, 0
 		switch {
-		case b.full && len(b.buf) < keepBytes:
-			b.full = false
-			b.resize(keepBytes)
-		case b.quiet >= quietRounds && len(b.buf) > b.initial:
+		case b.full && b.width < keepBytes:
+			b.full, b.width = false, keepBytes
+			b.drop()
+		case b.quiet >= quietRounds && b.width > b.initial:
+			b.width = b.initial
 			b.drop()
 		}
 	}
 	if b.buf == nil {
-		b.resize(b.initial)
+		b.resize(max(b.width, b.wanted))
 	}
 	if b.start+n <= len(b.buf) {
 		return
@@ -166,6 +213,12 @@ func (b *Inbox) makeRoom(n int) {
 		copy(b.buf, b.buf[b.start:b.end])
 		b.start, b.end = 0, have
 		return
+	}
+	if n > keepBytes {
+		if spare := largeBuffers.take(n); spare != nil {
+			b.moveTo(spare)
+			return
+		}
 	}
 	if b.end < len(b.buf) {
 		return // use up the free space before growing
@@ -179,39 +232,17 @@ func (b *Inbox) makeRoom(n int) {
 }
 
 // resize moves what is unread into a buffer of at least n bytes.
-func (b *Inbox) resize(n int) {
-	next := takeBuffer(n)
-	end := copy(next, b.buf[b.start:b.end])
+func (b *Inbox) resize(n int) { b.moveTo(takeBuffer(n)) }
+
+func (b *Inbox) moveTo(next *buffer) {
+	end := copy(next.bytes, b.buf[b.start:b.end])
 	b.drop()
-	b.buf, b.start, b.end = next, 0, end
+	b.taken, b.buf, b.start, b.end = next, next.bytes, 0, end
 }
 
 func (b *Inbox) drop() {
-	if b.buf != nil {
-		giveBuffer(b.buf)
-		b.buf = nil
+	if b.taken != nil {
+		giveBuffer(b.taken)
+		b.taken, b.buf = nil, nil
 	}
-}
-
-// buffers holds free buffers by size class: class c has 1<<c bytes.
-var buffers [maxClass + 1]sync.Pool
-
-func takeBuffer(n int) []byte {
-	class := max(minClass, bits.Len(uint(n-1)))
-	if class > maxClass {
-		return make([]byte, n)
-	}
-	if p, ok := buffers[class].Get().(*[]byte); ok {
-		return *p
-	}
-	return make([]byte, 1<<class)
-}
-
-func giveBuffer(buf []byte) {
-	class := bits.Len(uint(cap(buf) - 1))
-	if class < minClass || class > maxClass || cap(buf) != 1<<class {
-		return
-	}
-	buf = buf[:cap(buf)]
-	buffers[class].Put(&buf)
 }

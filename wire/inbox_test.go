@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"testing"
 	"testing/iotest"
 )
@@ -148,6 +149,102 @@ func TestInboxWidensForABusyStream(t *testing.T) {
 	}
 }
 
+// What comes behind a large frame is not read with it, or it would have to be moved.
+func TestInboxReadsNoFurtherThanALargeFrame(t *testing.T) {
+	const large = 3 << 20
+	stream := make([]byte, 2*large)
+	for i := range stream {
+		stream[i] = byte(i >> 7)
+	}
+	r := &scriptedReader{chunks: [][]byte{stream}}
+	in := NewInbox(r, 512, large)
+	for frame := range 2 {
+		if err := in.Fill(512); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Fill(large); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := in.Bytes(), stream[frame*large:][:large]; !bytes.Equal(got, want) {
+			t.Fatalf("frame %d: got %d bytes, or others, want %d", frame, len(got), len(want))
+		}
+		in.Advance(large)
+	}
+}
+
+// A large frame takes what memory there is at once, if there is some.
+func TestInboxReusesLargeBuffers(t *testing.T) {
+	const large = 5 << 20
+	r := &scriptedReader{chunks: [][]byte{make([]byte, 2*large)}}
+	in := NewInbox(r, 512, large)
+	for range 2 {
+		if err := in.Fill(1); err != nil {
+			t.Fatal(err)
+		}
+		r.widths = nil
+		if err := in.Fill(large); err != nil {
+			t.Fatal(err)
+		}
+		defer runtime.KeepAlive(in.taken) // or a collection might take it between the two
+		in.Advance(large)
+	}
+	if got := len(r.widths); got != 1 {
+		t.Errorf("got %d reads for the second frame, want 1", got)
+	}
+}
+
+// patientReader says once, before each read, that there is nothing yet.
+type patientReader struct {
+	scriptedReader
+	in      *Inbox
+	holds   int // buffers that were held while nothing was there
+	parkers int
+}
+
+func (r *patientReader) ReadWhenReady(room func() []byte, park func()) (int, error) {
+	if len(room()) == 0 {
+		return 0, io.ErrShortBuffer
+	}
+	park()
+	r.parkers++
+	if r.in.buf != nil {
+		r.holds++
+	}
+	return r.Read(room())
+}
+
+func TestInboxHoldsNoBufferWhileNothingComes(t *testing.T) {
+	r := &patientReader{scriptedReader: scriptedReader{chunks: [][]byte{[]byte("abc"), []byte("defghi"), make([]byte, 200<<10)}, err: io.EOF}}
+	in := NewInbox(r, 512, 1<<20)
+	r.in = in
+	for _, want := range []string{"abc", "def", "ghi"} {
+		if err := in.Fill(3); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(in.Bytes()[:3]); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		in.Advance(3)
+	}
+	in.Reserve(100 << 10)
+	if err := in.Fill(1); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(in.Bytes()); got < 100<<10 {
+		t.Errorf("got a read of %d bytes, want the width that was reserved", got)
+	}
+	in.Advance(len(in.Bytes()))
+	for in.Fill(1) == nil {
+		in.Advance(len(in.Bytes()))
+	}
+	if err := in.Fill(1); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: got %v", err)
+	}
+	if r.parkers < 5 || r.holds > 0 {
+		t.Errorf("waited %d times, %d of them with a buffer, want none", r.parkers, r.holds)
+	}
+}
+
 func TestInboxBytesCannotBeOverwrittenByAppend(t *testing.T) {
 	in := NewInbox(&scriptedReader{chunks: [][]byte{[]byte("abcd")}}, 512, 1024)
 	if err := in.Fill(4); err != nil {
@@ -187,16 +284,24 @@ func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 200, 201, 17}, uint64(1), uint16(5000))
 	f.Add(bytes.Repeat([]byte{255, 0, 64}, 40), uint64(2), uint16(65535))
 	f.Fuzz(func(t *testing.T, script []byte, seed uint64, size uint16) {
-		const bound = 20_000
+		const bound = 400_000
 		rng := rand.New(rand.NewPCG(seed, 1))
-		stream := make([]byte, size)
+		stream := make([]byte, 16*int(size))
 		for i := range stream {
 			stream[i] = byte(rng.Uint32())
 		}
-		in := NewInbox(&unevenReader{r: iotest.DataErrReader(bytes.NewReader(stream)), rng: rng}, 512, bound)
+		var reader io.Reader = &unevenReader{r: iotest.DataErrReader(bytes.NewReader(stream)), rng: rng}
+		if seed%2 == 0 {
+			reader = &fickleReader{reader, rng}
+		}
+		in := NewInbox(reader, 512, bound)
 		at := 0
 		for len(script) >= 3 {
-			n := int(binary.BigEndian.Uint16(script[1:])) % (bound + 2)
+			n := int(binary.BigEndian.Uint16(script[1:]))
+			if script[0]&4 != 0 {
+				n *= 8
+			}
+			n %= bound + 2
 			switch script[0] % 4 {
 			case 0:
 				n %= len(in.Bytes()) + 1
@@ -236,4 +341,18 @@ func (u *unevenReader) Read(p []byte) (int, error) {
 		return 0, nil // allowed of a reader, if pointless
 	}
 	return u.r.Read(p[:width])
+}
+
+// fickleReader says at random that there is nothing yet.
+type fickleReader struct {
+	io.Reader
+	rng *rand.Rand
+}
+
+func (f *fickleReader) ReadWhenReady(room func() []byte, park func()) (int, error) {
+	for f.rng.IntN(2) == 0 {
+		room()
+		park()
+	}
+	return f.Read(room())
 }
