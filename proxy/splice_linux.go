@@ -15,6 +15,9 @@ const (
 	pipeBytes = 1 << 20
 	// keptPipes is how many pipes wait for the next long answer.
 	keptPipes = 16
+	// wakeBytes is how much of an answer is waited for at once, at most: a wake-up
+	// for each few packets costs more than to move what they bring.
+	wakeBytes = 128 << 10
 	// mostPipes bounds how many are in use: each may hold pipeBytes for a reader who
 	// stalls, and a user without privileges is not given many more of that size.
 	mostPipes = 32
@@ -31,6 +34,7 @@ type splicer struct {
 	from, to syscall.RawConn
 	pipe     *pipe // nil: none taken
 	filled   int   // bytes in the pipe
+	wakeAt   int   // SO_RCVLOWAT of from; 0: as it was, one byte
 
 	// Arguments and results of the steps, which are made once so that they
 	// cost no allocation.
@@ -65,7 +69,8 @@ func newSplicer(pipes *pipes, to, from net.Conn) *splicer {
 }
 
 // take waits until there is something to read and moves up to most bytes of it into
-// the pipe, which must be empty. At the end of the stream the error is io.EOF;
+// the pipe, which must be empty. So many bytes or more are still to come, whatever
+// happens, but for the end of the stream: several may be waited for. At the end of the stream the error is io.EOF;
 // errNoSplice means that nothing was read and splicing is of no use here.
 func (s *splicer) take(most int) (int, error) {
 	if s.pipe == nil {
@@ -91,8 +96,24 @@ func (s *splicer) take(most int) (int, error) {
 
 // tryTake is called when the source may have something to read; false: it has not.
 func (s *splicer) tryTake(fd uintptr) bool {
-	s.n, s.err = splice(int(fd), s.pipe.in, s.most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
-	return s.err != unix.EAGAIN
+	s.n, s.err = s.pipes.move(int(fd), s.pipe.in, s.most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+	if s.err != unix.EAGAIN {
+		return true
+	}
+	// Nothing was there, so all of most is still to come. An end, or a window that
+	// is full, wakes whatever is waited for.
+	s.wake(int(fd), min(s.most, wakeBytes))
+	return false
+}
+
+// wake has the source tell of something to read from so many bytes on.
+func (s *splicer) wake(fd, bytes int) {
+	if bytes == s.wakeAt {
+		return
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes); err == nil {
+		s.wakeAt = bytes
+	}
 }
 
 // refused reports, after errNoSplice, whether that will be so again; else no pipe was
@@ -119,8 +140,12 @@ func (s *splicer) tryGive(fd uintptr) bool {
 	}
 	for s.filled > 0 {
 		var n int
-		if n, s.err = splice(s.pipe.out, int(fd), s.filled, flags); s.err != nil {
+		if n, s.err = s.pipes.move(s.pipe.out, int(fd), s.filled, flags); s.err != nil {
 			return s.err != unix.EAGAIN
+		}
+		if n == 0 { // out of a pipe that is not empty: no kernel does so, and it might for ever
+			s.err = unix.EIO
+			return true
 		}
 		s.filled -= n
 		s.moved(n)
@@ -128,8 +153,13 @@ func (s *splicer) tryGive(fd uintptr) bool {
 	return true
 }
 
-// rest gives the pipe back until the next take. What is still in it is lost.
+// rest gives the pipe back until the next take. What is still in it is lost. From then
+// on a single byte is worth telling of again.
 func (s *splicer) rest() {
+	if s.wakeAt > 0 {
+		_ = s.from.Control(func(fd uintptr) { s.wake(int(fd), 1) }) // an error: it is closed
+		s.wakeAt = 0
+	}
 	if s.pipe == nil {
 		return
 	}
@@ -150,6 +180,21 @@ func splice(from, to, most, flags int) (int, error) {
 // pipe is one of the kernel's, by its file descriptors.
 type pipe struct{ out, in int }
 
+// newPipe makes one with room for so many bytes; nil if that is not to be had: a user
+// who has many large pipes gets small ones, which are slower than reading.
+func newPipe(bytes int) *pipe {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil
+	}
+	p := &pipe{out: ends[0], in: ends[1]}
+	if size, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, bytes); err != nil || size < bytes {
+		p.close()
+		return nil
+	}
+	return p
+}
+
 func (p *pipe) close() {
 	_ = unix.Close(p.out)
 	_ = unix.Close(p.in)
@@ -158,6 +203,9 @@ func (p *pipe) close() {
 // pipes are empty ones that wait to be used. The zero value is ready; its methods
 // may be called concurrently.
 type pipes struct {
+	// splice is a test's; nil: the kernel's.
+	splice func(from, to, most, flags int) (int, error)
+
 	mu     sync.Mutex
 	free   []*pipe
 	inUse  int
@@ -177,18 +225,19 @@ func (p *pipes) get() *pipe {
 		p.inUse++
 		return got
 	}
-	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil
+	got := newPipe(pipeBytes)
+	if got != nil {
+		p.inUse++
 	}
-	got := &pipe{out: ends[0], in: ends[1]}
-	// A user who has many large pipes gets small ones, which are slower than reading.
-	if size, err := unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, pipeBytes); err != nil || size < pipeBytes {
-		got.close()
-		return nil
-	}
-	p.inUse++
 	return got
+}
+
+// move is splice, or what a test has in its place.
+func (p *pipes) move(from, to, most, flags int) (int, error) {
+	if p.splice != nil {
+		return p.splice(from, to, most, flags)
+	}
+	return splice(from, to, most, flags)
 }
 
 // put takes a pipe back, to be used again if it is empty.
