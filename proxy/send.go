@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/wire"
@@ -131,14 +130,7 @@ func (c *conn) writeOut() error {
 	}
 	c.written = c.queued
 	c.mu.Unlock()
-	var err error
-	if len(c.out) == 1 {
-		_, err = c.up.Write(c.out[0])
-	} else {
-		pieces := net.Buffers(c.out)
-		_, err = pieces.WriteTo(c.upstream)
-	}
-	if err != nil {
+	if err := writePieces(c.upstream, c.up, c.out); err != nil {
 		// The broker may have answered before it closed; reading ends soon.
 		_ = c.upstream.SetReadDeadline(time.Now().Add(closeTimeout))
 		c.writeErr = fmt.Errorf("%w: write: %w", errUpstreamLost, err)
