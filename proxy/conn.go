@@ -93,6 +93,8 @@ type conn struct {
 	// it has not waited for any.
 	lookupUntil time.Time
 	coming      coming
+	// arriving is of the request in frame, if that came in parts.
+	arriving wire.Arriving
 
 	// answer is scratch of the upstreamLoop's.
 	answer wire.ProduceAnswer
@@ -146,7 +148,8 @@ func (c *conn) clientLoop() error {
 // readFrame makes c.frame the next request, or the front of a long one that passes.
 // What is queued for upstream is written before it blocks.
 func (c *conn) readFrame() error {
-	need := 4
+	need, whole := 4, false
+	c.arriving.Reset()
 	for {
 		if c.stopping.Load() {
 			// Requests that are buffered already count as not read.
@@ -160,28 +163,35 @@ func (c *conn) readFrame() error {
 			}
 			need = 4 + size
 		}
+		if whole {
+			c.arriving.Look(b[4:min(need, len(b))])
+		}
 		if len(b) >= need && need > 4 {
 			c.frame = b[:need:need]
 			c.received(need)
 			c.requestRead()
 			return nil
 		}
-		want := need
-		if need > longRequest {
-			if len(b) >= headBytes && c.passes(b[4:]) {
+		fill, want := c.in.Fill, need
+		switch {
+		case whole:
+			fill = c.in.FillSome
+		case need > longRequest && len(b) < headBytes:
+			want = headBytes
+		case need > longRequest:
+			if c.passes(b[4:]) {
 				c.frame = b
 				c.coming.left, c.coming.size = need-len(b), need
 				c.received(len(b))
 				return nil
 			}
-			if len(b) < headBytes {
-				want = headBytes
-			}
+			whole = true
+			continue // to look at what is there
 		}
 		if err := c.flushUpstream(); err != nil {
 			return err
 		}
-		if err := c.in.Fill(want); err != nil {
+		if err := fill(want); err != nil {
 			if err = c.readError(err); err != nil {
 				return err
 			}

@@ -107,7 +107,7 @@ func (f *fencing) examineHeader(view *wire.Produce, p *wire.ProducePartition) (w
 	if view.Version < oldestStamped {
 		return wire.BatchHeader{}, kerr.UnsupportedForMessageFormat.Code, "the topic is fenced: Produce version 3 or later is needed"
 	}
-	header, err := wire.ParseBatch(p.Records)
+	header, err := p.Batch()
 	switch {
 	case err != nil:
 		return header, kafkaCode(err), err.Error()

@@ -29,6 +29,7 @@ func (f *fencing) produce(c *conn, book *ruleBook, h wire.RequestHeader, frame [
 		}
 		return false, malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 	}
+	c.arriving.Tell(view, h.BodyOffset)
 	rules, most := f.rulesOf(c, book, view)
 	if c.crosses(view, rules) {
 		if err := f.giveBack(c, h, view, "not appended, send again: the topic's rule has changed"); err != nil {

@@ -90,7 +90,10 @@ func (h BatchHeader) Control() bool { return h.Attributes&attributeControl != 0 
 // no control batch. The records themselves are Inspect's concern. Errors are
 // ErrOldFormat (magic 0 and 1), ErrBadCRC, ErrControlBatch and, for all else,
 // ErrCorrupt, wrapped or not.
-func ParseBatch(records []byte) (BatchHeader, error) {
+func ParseBatch(records []byte) (BatchHeader, error) { return parseBatch(records, nil) }
+
+// parseBatch is ParseBatch; sum is the checksum of the batch's bytes, if it is known.
+func parseBatch(records []byte, sum *uint32) (BatchHeader, error) {
 	if len(records) <= batchMagicPos {
 		return BatchHeader{}, fmt.Errorf("batch of %d bytes: %w", len(records), ErrCorrupt)
 	}
@@ -104,7 +107,11 @@ func ParseBatch(records []byte) (BatchHeader, error) {
 	if int64(h.Length) != int64(len(records)-batchLengthFrom) {
 		return BatchHeader{}, fmt.Errorf("batch length %d of %d bytes: %w", h.Length, len(records), ErrCorrupt)
 	}
-	if h.CRC != batchChecksum(records) {
+	if sum == nil {
+		computed := batchChecksum(records)
+		sum = &computed
+	}
+	if h.CRC != *sum {
 		return BatchHeader{}, ErrBadCRC
 	}
 	switch {

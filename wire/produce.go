@@ -59,6 +59,19 @@ type ProducePartition struct {
 	// Records is one record batch (version 3 on) or a message set, as sent;
 	// nil if null. Its bytes may be edited in place (see Stamp).
 	Records []byte
+
+	at int // of Records, in the body
+	// sum is the checksum of the batch in Records, if summed. See Arriving.
+	sum    uint32
+	summed bool
+}
+
+// Batch is ParseBatch of Records.
+func (p *ProducePartition) Batch() (BatchHeader, error) {
+	if !p.summed {
+		return ParseBatch(p.Records)
+	}
+	return parseBatch(p.Records, &p.sum)
 }
 
 // Parse reads a request body: what follows the request header, up to the
@@ -112,6 +125,7 @@ func (p *Produce) parseTopics(r *fieldReader) {
 		for range partitions {
 			entry.Partition = int32(r.uint32())
 			entry.Records = r.nullableBytes()
+			entry.at = r.at - len(entry.Records)
 			r.skipTags()
 			if r.failed || len(p.Partitions) > MaxProducePartitions {
 				r.failed = true
