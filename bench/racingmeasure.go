@@ -58,7 +58,7 @@ func (r *run) raceWay(name, base string, e entrant, n int, through ...*target) w
 	}
 	w := way{name: name, sample: func(ctx context.Context, _ int) (sample, error) { return r.sampleRace(ctx, entrants, all) }}
 	if base != "" {
-		w.beside = []string{base}
+		w.beside, w.target = []string{base}, through[0]
 	}
 	return w
 }

@@ -27,8 +27,10 @@ type contention struct {
 	hasState  bool
 
 	proxies []*contentionProxy
-	counts  bool // wins and tries count
+	counts  bool // what follows counts
 	tries   int
+	views   int // rounds of readings of views
+	refused int // by their sequence
 }
 
 // contentionTimes are those of a network and of brokers.
@@ -296,6 +298,9 @@ func (p *contentionProxy) produce(t *Ticket, sequence ps.Sequence) {
 			wait = c.some(c.times.replicate)
 			c.after(wait, func() { c.committed = max(c.committed, a.BaseOffset+1) })
 		}
+		if c.counts && a.Code != codeNone {
+			c.refused++
+		}
 		return func() { p.carryOut(p.part.Answered(c.clock(), t, a)) }, wait
 	})
 }
@@ -306,6 +311,9 @@ func (p *contentionProxy) produce(t *Ticket, sequence ps.Sequence) {
 func (p *contentionProxy) readView(node ps.NodeID, begun ps.Instant, try int) {
 	c := p.c
 	v := ps.View{Leader: 1, At: begun}
+	if c.counts {
+		c.views++
+	}
 	p.request(func() (func(), time.Duration) {
 		v.Next, v.HasState, v.Sequence, v.StateTimestamp = ps.Offset(len(c.log)), c.hasState, c.last.Plus(1), c.clock().Wall
 		still := false

@@ -57,21 +57,52 @@ func (p *Partition) beginPause(now ps.Now) bool {
 	return true
 }
 
-// sitsOut reports whether it is another's turn. Views are read meanwhile, at
-// leisure, so that batches that come too late are told so.
+// eagerness and leisure are how many times as long as a view takes to be read lies
+// between two of them while it is another's turn: leisure where this proxy is sure of
+// its next turn.
+const eagerness, leisure = 2, 8
+
+// sitsOut reports whether it is another's turn. Views are read meanwhile, so that
+// batches that come too late are told so.
 func (p *Partition) sitsOut(now ps.Now, t *Ticket, v ps.View) bool {
 	u := &p.turn
-	switch again := v.At.Add(2 * u.viewTime); {
-	case now.Instant >= u.outUntil:
+	sure := t.racing && !u.overtaken
+	again := v.At.Add(eagerness * u.viewTime)
+	if sure {
+		again = max(v.At, u.lookedAt).Add(leisure * u.viewTime)
+	}
+	switch {
+	case u.outUntil == 0, now.Instant >= u.outUntil && (!sure || v.At >= u.outUntil):
 		return false
+	case now.Instant >= u.outUntil:
+		p.lookAt(now, t, t.Node) // what was seen meanwhile is of before
 	case v.At.Sub(u.stillSince) >= u.pause(p.ackTime, u.stretch):
 		u.outUntil = 0
 		return false
 	case now.Instant < again:
 		p.wakeAt(min(again, u.outUntil))
+	case sure:
+		t.looking, t.resting = true, true
+		p.readView(now, t.Node)
 	default:
 		p.lookAt(now, t, t.Node)
 	}
+	return true
+}
+
+// rests reports whether a ticket of one that races, which has lost its place to
+// another proxy, is to be told so later, but not after last: it is another's turn, so
+// that it would come for the next place in vain.
+func (p *Partition) rests(now ps.Now, t *Ticket, last ps.Instant) bool {
+	u := &p.turn
+	if p.cfg.Fairness.ContendedFor == 0 || u.since != 0 || u.outUntil == 0 || u.overtaken {
+		return false
+	}
+	v, ok := p.state.View()
+	if !ok || v.Leader != t.Node || !p.sitsOut(now, t, v) {
+		return false
+	}
+	p.wakeAt(last)
 	return true
 }
 

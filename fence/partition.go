@@ -94,9 +94,9 @@ func (p *Partition) Wake() (ps.Instant, bool) { return p.wake, p.hasWake }
 // Admit takes in a batch. Some effect may already send or decide it.
 func (p *Partition) Admit(now ps.Now, t *Ticket) []Effect {
 	t.admittedAt = now.Instant
-	t.racing = p.cfg.Fairness.TellWithin > 0 && p.races(t)
 	p.turn.came(&p.cfg.Fairness, now.Instant, t.Expected, p.ackTime)
 	p.senders.came(now.Instant, t.Connection)
+	p.cameToRace(now, t)
 	t.tied = t.AtEnd && t.Expected != ps.NoOffset
 	p.tickets = append(p.tickets, t)
 	p.racers.absent = false
@@ -213,7 +213,7 @@ func (p *Partition) acknowledged(now ps.Now, t *Ticket, a Answer) {
 		return
 	}
 	if !t.AtEnd {
-		p.racers.winner, p.racers.won = t.Connection, t.end()
+		p.wonPlace(now, t)
 	}
 	p.decide(t, Verdict{Kind: Won, Offset: t.Expected})
 }

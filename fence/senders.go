@@ -103,6 +103,15 @@ func (s *senders) came(now ps.Instant, id ps.ConnectionID) {
 	}
 }
 
+// tripOf is how long a sender that has lost needs from a verdict to its next batch;
+// 0: not known.
+func (s *senders) tripOf(id ps.ConnectionID) time.Duration {
+	if l := s.losing[id]; l != nil {
+		return l.trip
+	}
+	return 0
+}
+
 // deprived is the sender that has lost most, if it has lost too often; or nil.
 func (s *senders) deprived() *sender {
 	if s.first == nil {
@@ -129,6 +138,9 @@ func (l *sender) due() ps.Instant {
 func (p *Partition) yields(now ps.Now, t *Ticket) bool {
 	if t.Connection == 0 || p.turn.since == 0 {
 		return false
+	}
+	if p.yieldsToHeir(now, t) {
+		return true
 	}
 	p.tally(now)
 	for {

@@ -95,8 +95,10 @@ type Ticket struct {
 	admittedAt ps.Instant
 	// detached: nobody waits for the verdict any more.
 	detached bool
-	// racing: see racers.
+	// racing: see racers. trip is about how long its connection needs from a verdict
+	// to its next batch; 0: not known.
 	racing bool
+	trip   time.Duration
 	// tied: a copy of this AtEnd batch was tried at Expected, and what became of
 	// it decides. Without it, equal records there are another batch's.
 	tied bool
@@ -125,6 +127,7 @@ type Ticket struct {
 	// looking: a view is being read for it. looks counts those that were read
 	// in vain, nextLook paces them.
 	looking  bool
+	resting  bool // it is another's turn, and the view is read at leisure
 	looks    int
 	nextLook ps.Instant
 	// read is the outstanding reading of records it waits for; 0 none.
@@ -166,7 +169,7 @@ func (t *Ticket) overlaps(o *Ticket) bool {
 
 // lookedInVain has the ticket wait before it asks again.
 func (t *Ticket) lookedInVain(now ps.Now, atLeast time.Duration) {
-	t.looking = false
+	t.looking, t.resting = false, false
 	t.looks++
 	t.nextLook = now.Instant.Add(max(lookPause(t.looks), atLeast))
 }

@@ -69,6 +69,11 @@ type turn struct {
 	// outUntil: until then it is another's turn, unless the log's end stands still;
 	// it was first seen where it is at stillSince.
 	outUntil, stillSince ps.Instant
+	// overtaken: others did not wait for the end of the last turn, but are so much
+	// faster that this proxy must take what it gets.
+	overtaken bool
+	// lookedAt is when a view was asked for last.
+	lookedAt ps.Instant
 
 	// stretch is how much longer pauses are than this proxy itself would need, in
 	// eighths: those that nobody used are followed by longer ones.
@@ -192,6 +197,7 @@ func average(a *time.Duration, sample time.Duration) {
 // proxy's place.
 func (u *turn) lost(f *Fairness, now ps.Instant, pause time.Duration) {
 	if u.since != 0 {
+		u.overtaken = u.pauseEnd == 0
 		out := min(now.Sub(u.since), u.length(f, pause)) * 3 / 4
 		if u.turns++; u.turns%longSitOut == 0 {
 			out = out * 8 / 3
@@ -211,5 +217,5 @@ func (u *turn) unused() {
 		u.unusedPauses = 0
 		u.stretch = min(2*max(u.stretch, stretchUnit), maxStretch*stretchUnit)
 	}
-	u.since, u.pauseEnd = 0, 0
+	u.since, u.pauseEnd, u.overtaken = 0, 0, false
 }

@@ -26,7 +26,11 @@ func (p *Partition) ViewRead(now ps.Now, node ps.NodeID, v ps.View) []Effect {
 		p.giveBackAt(node, NotLeader)
 	}
 	for _, t := range p.tickets {
-		if t.looking && t.looksAt(node) {
+		switch {
+		case !t.looking || !t.looksAt(node):
+		case t.resting:
+			t.looking, t.resting = false, false
+		default:
 			t.lookedInVain(now, 0)
 		}
 	}
@@ -102,6 +106,7 @@ func (p *Partition) readView(now ps.Now, node ps.NodeID) {
 			return
 		}
 	}
+	p.turn.lookedAt = now.Instant
 	p.viewReads = append(p.viewReads, viewRead{node, now.Instant})
 	p.effects = append(p.effects, Effect{Kind: ReadView, Node: node})
 }
@@ -112,6 +117,6 @@ func (p *Partition) lookAt(now ps.Now, t *Ticket, node ps.NodeID) {
 		p.wakeAt(t.nextLook)
 		return
 	}
-	t.looking = true
+	t.looking, t.resting = true, false
 	p.readView(now, node)
 }
