@@ -58,7 +58,8 @@ type conn struct {
 	node     int32         // broker that upstream goes to; unknownNode before
 	openedAt ps.Instant    // upstream was open by then
 
-	// The clientLoop's own.
+	// The clientLoop's own, or while that waits whose who drives its exchange; see
+	// parked.
 	in       *wire.Inbox
 	frame    []byte   // frame being handled, with its length bytes: whole, or see coming
 	done     int      // bytes at the front of in that were handled
@@ -101,8 +102,7 @@ type conn struct {
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set
-	// awaiting: the clientLoop waits for what the fence holds, or is about to go on.
-	awaiting atomic.Bool
+	woken    atomic.Bool   // whoever drove its exchange has woken the clientLoop
 
 	pending
 	gathered []byte // scratch of whoever set flushing
@@ -420,12 +420,7 @@ func (c *conn) writeClientNow(buf []byte) int {
 	if dead {
 		return len(buf)
 	}
-	n := 0
-	if s, ok := c.down.(interface{ writeNow([]byte) int }); ok {
-		n = s.writeNow(buf)
-	} else {
-		n = writeNow(c.client, buf)
-	}
+	n := writeWithoutWaiting(c.down, c.client, buf)
 	c.p.metrics.answered(n)
 	return n
 }

@@ -76,7 +76,8 @@ type exchange struct {
 	slot    *slot     // nil: acks=0, no answer
 	topics  []exchangeTopic
 
-	// The clientLoop's own, until it has sent everything.
+	// The clientLoop's own, or whose who drives the exchange (see parked), until
+	// everything is sent.
 	clientID []byte // in the request's frame
 	timeout  time.Duration
 	arrived  ps.Instant
@@ -86,11 +87,10 @@ type exchange struct {
 	digests []ps.Record
 	// putOff are the entries that wait to be admitted; see allowance.
 	putOff []*entry
-
-	// signal is the connection's, has capacity 1 and is never closed: something
-	// became ready or was decided while the clientLoop waits for held entries. It
-	// may be about an earlier exchange.
-	signal chan struct{}
+	// request is the request's frame, and view is of it, until all is sent.
+	request []byte
+	view    *wire.Produce
+	parked
 
 	// mu guards the entries' states and results. It is taken under a lane's
 	// lock and takes the connection's.
@@ -194,18 +194,18 @@ func (x *exchange) sendPlain(e *entry) {
 }
 
 // ready is called by the fence, under the lane's lock: the entry is to be
-// sent with this stamp. False means that nobody will send it.
-func (e *entry) ready(s *fence.Effect) bool {
+// sent with this stamp. False means that nobody will send it. If claimed, the
+// caller has to drive the exchange when it holds no lock any more.
+func (e *entry) ready(s *fence.Effect) (sendable, claimed bool) {
 	x := e.x
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.released {
-		return false
+		return false, false
 	}
 	e.epoch, e.sequence, e.unstamped = int16(s.Epoch), int32(s.BaseSequence), s.Unstamped
 	x.moveLocked(e, entryReady)
-	x.wakeLocked()
-	return true
+	return true, x.claimLocked()
 }
 
 // onlyFirst is the only entry of most exchanges.
@@ -287,17 +287,12 @@ func (x *exchange) doneLocked(e *entry) {
 	}
 	x.moveLocked(e, entryDone)
 	x.open--
-	x.wakeLocked()
+	if x.held == 0 {
+		x.wakeLocked()
+	}
 	if x.open == 0 {
 		x.c.p.rules.leave(x.book, x.strays)
 		x.finishLocked()
-	}
-}
-
-func (x *exchange) wakeLocked() {
-	select {
-	case x.signal <- struct{}{}:
-	default:
 	}
 }
 
@@ -353,8 +348,9 @@ const (
 	flexibleProduce = 9
 )
 
-// answered takes in what the broker said of an entry.
-func (e *entry) answered(at ps.Now, r *wire.ProduceResult) {
+// answered takes in what the broker said of an entry. What it claims for that is the
+// caller's to drive.
+func (e *entry) answered(at ps.Now, r *wire.ProduceResult, made *claims) {
 	x := e.x
 	if e.lane != nil {
 		x.mu.Lock()
@@ -365,19 +361,19 @@ func (e *entry) answered(at ps.Now, r *wire.ProduceResult) {
 			// Its timestamps are the clients' by now, so they must be checked.
 			e.lane.f.topics.forget(e.lane.key.Topic)
 		}
-		e.lane.answered(at, &e.ticket, brokerAnswer(r))
-	} else {
-		e.watched.answered(r)
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		partition := e.result.Partition
-		// Where the partition's new leader is, which tagged fields say, is not
-		// passed on: addresses are not, so the client asks for metadata.
-		e.result = *r
-		e.result.Partition = partition
-		e.result.ErrorRecords, e.result.ErrorMessage = slices.Clone(r.ErrorRecords), slices.Clone(r.ErrorMessage)
-		x.doneLocked(e)
+		e.lane.answered(at, &e.ticket, brokerAnswer(r), made)
+		return
 	}
+	e.watched.answered(r)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	partition := e.result.Partition
+	// Where the partition's new leader is, which tagged fields say, is not
+	// passed on: addresses are not, so the client asks for metadata.
+	e.result = *r
+	e.result.Partition = partition
+	e.result.ErrorRecords, e.result.ErrorMessage = slices.Clone(r.ErrorRecords), slices.Clone(r.ErrorMessage)
+	x.doneLocked(e)
 }
 
 // lost tells that the entry's transmission gets no answer; notSent: nor was a
@@ -452,7 +448,7 @@ func (x *exchange) giveUp(e *entry) {
 
 // letGo drops what aliases the frame.
 func (x *exchange) letGo() {
-	x.clientID = nil
+	x.clientID, x.request, x.view = nil, nil, nil
 	for i := range x.entries {
 		x.entries[i].records = nil
 	}

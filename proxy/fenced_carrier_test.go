@@ -32,6 +32,7 @@ type merging struct {
 
 func (m *merging) route() (ps.NodeID, ps.Instant) { return 0, m.openedAt }
 func (m *merging) flush() error                   { return nil }
+func (m *merging) flushNow() bool                 { return true }
 func (m *merging) abandon()                       { _ = m.client.Close() }
 
 func (m *merging) carry(p *piece) error {

@@ -28,7 +28,7 @@ func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
 	if _, waits := x.takeReady(); !waits {
 		t.Fatal("got no held entry, want one")
 	}
-	if !sent.ready(again) {
+	if sendable, _ := sent.ready(again); !sendable {
 		t.Error("got false while another is held, so that the frame is there still")
 	}
 	if ready, _ := x.takeReady(); len(ready) != 1 || ready[0] != 0 {
@@ -39,7 +39,7 @@ func TestReadyAfterTheLastPieceIsNotTakenForSent(t *testing.T) {
 		t.Fatalf("got %v and %v, want nothing left to do", ready, waits)
 	}
 	// The clientLoop has not let go of the frame yet.
-	if sent.ready(again) {
+	if sendable, _ := sent.ready(again); sendable {
 		t.Error("got true: the batch counts as sent, and nobody sends it")
 	}
 }
@@ -52,7 +52,7 @@ func TestReadyAfterCancelIsNotTakenForSent(t *testing.T) {
 	e.x, e.records = x, []byte("in the frame")
 	x.moveLocked(e, entrySent)
 	x.cancel()
-	if e.ready(&fence.Effect{Kind: fence.Send}) {
+	if sendable, _ := e.ready(&fence.Effect{Kind: fence.Send}); sendable {
 		t.Error("got true: the batch counts as sent, and nobody sends it")
 	}
 }

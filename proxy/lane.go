@@ -43,7 +43,17 @@ type lane struct {
 // earlier than that of an event before it stands still for the partition. Where time
 // itself decides, the clock is read here: what is given up because it is overdue counts
 // as sent up to then, by a connection that is still writing it perhaps.
+//
+// What became ready and had its clientLoop wait is sent before it returns, so the
+// caller holds no lock.
 func (l *lane) step(at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effect) {
+	var made claims
+	l.stepFor(&made, at, event)
+	made.drive()
+}
+
+// stepFor is step, and leaves what became ready to the caller.
+func (l *lane) stepFor(made *claims, at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effect) {
 	if !l.mu.TryLock() {
 		// Whoever has it may be held up by a log that blocks. A time that was read before
 		// that would have views look younger than they are.
@@ -60,7 +70,8 @@ func (l *lane) step(at ps.Now, event func(*fence.Partition, ps.Now) []fence.Effe
 	l.last = max(l.last, at.Instant)
 	at.Instant = l.last
 	l.part.Configure(l.f.core.Load())
-	l.carryOutLocked(at, event(l.part, at))
+	made.at = at
+	l.carryOutLocked(at, event(l.part, at), made)
 	l.countProducersLocked()
 	if n := l.part.Pauses(); n != l.pauses {
 		l.f.metrics.pauses.Add(int64(n - l.pauses))
@@ -77,8 +88,8 @@ func (l *lane) cancel(at ps.Now, t *fence.Ticket) {
 	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Cancel(at, t) })
 }
 
-func (l *lane) answered(at ps.Now, t *fence.Ticket, a fence.Answer) {
-	l.step(at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Answered(at, t, a) })
+func (l *lane) answered(at ps.Now, t *fence.Ticket, a fence.Answer, made *claims) {
+	l.stepFor(made, at, func(p *fence.Partition, at ps.Now) []fence.Effect { return p.Answered(at, t, a) })
 }
 
 func (l *lane) abandoned(at ps.Now, t *fence.Ticket) {
@@ -98,14 +109,19 @@ func (l *lane) tick() {
 
 // carryOutLocked does what the partition asks for. The slice is valid until
 // the next event, so events that come up on the way wait for the end.
-func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect) {
+func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 	var unsendable []*fence.Ticket
 	for i := range effects {
 		e := &effects[i]
 		switch e.Kind {
 		case fence.Send:
-			if !e.Ticket.Owner.(*entry).ready(e) {
+			to := e.Ticket.Owner.(*entry)
+			sendable, claimed := to.ready(e)
+			if !sendable {
 				unsendable = append(unsendable, e.Ticket)
+			}
+			if claimed {
+				made.add(to.x)
 			}
 		case fence.Decide:
 			e.Ticket.Owner.(*entry).decided(e)
@@ -135,7 +151,7 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect) {
 		}
 	}
 	for _, t := range unsendable {
-		l.carryOutLocked(at, l.part.Unsendable(at, t))
+		l.carryOutLocked(at, l.part.Unsendable(at, t), made)
 	}
 }
 

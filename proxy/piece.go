@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -15,7 +14,8 @@ import (
 // to. Each connection is its own; where clients share the proxy's credentials,
 // another could put many pieces into one request.
 //
-// Except for abandon, only the clientLoop calls it.
+// Except for abandon, only the clientLoop calls it, or while that waits whoever
+// drives its exchange (see parked).
 type carrier interface {
 	// route says which broker it leads to, and an instant at which it was connected
 	// already: no view from before that is used for what it carries.
@@ -23,11 +23,14 @@ type carrier interface {
 	// carry takes a piece over and tells it, once, what became of it: answered,
 	// notSent or lost. It may tell so before it returns, and must if it returns an
 	// error, which ends the client's connection. The piece's bytes stay untouched
-	// until flush has returned.
+	// until flush has returned. It waits for no socket.
 	carry(p *piece) error
 	// flush writes what carry has put off. It is called before the clientLoop
 	// waits for anything, and before it lets go of a request's bytes.
 	flush() error
+	// flushNow is flush as far as it goes without waiting: false leaves something
+	// to flush.
+	flushNow() bool
 	// abandon cuts what pieces were carried by, so that no late answer is taken for
 	// a timely one: all that are not told yet are lost. It may be called from any
 	// goroutine, and does not wait.
@@ -59,11 +62,14 @@ func (p *piece) answered(at ps.Now, a *wire.ProduceAnswer) {
 	x.mu.Lock()
 	x.throttle = max(x.throttle, a.ThrottleMillis)
 	x.mu.Unlock()
+	// What the client has sent behind it goes on in one piece, as it came.
+	var made claims
+	defer made.drive()
 	for _, i := range p.indexes {
 		e := &x.entries[i]
 		t := &x.topics[e.topic]
 		if r, ok := a.Find(t.name, t.id, e.result.Partition); ok {
-			e.answered(at, &r.ProduceResult)
+			e.answered(at, &r.ProduceResult, &made)
 		} else {
 			e.lost(at, false) // nothing is known of it
 		}
@@ -99,6 +105,7 @@ type ownUpstream struct{ *conn }
 
 func (u ownUpstream) route() (ps.NodeID, ps.Instant) { return ps.NodeID(u.node), u.openedAt }
 func (u ownUpstream) flush() error                   { return u.flushUpstream() }
+func (u ownUpstream) flushNow() bool                 { return u.flushUpstreamNow() }
 func (u ownUpstream) abandon()                       { u.abandonUpstream() }
 
 func (u ownUpstream) carry(p *piece) error {
@@ -162,41 +169,46 @@ func skipHeaderTags(body []byte, flexible bool) ([]byte, error) {
 // more.
 func (x *exchange) send(frame []byte, view *wire.Produce) error {
 	defer x.letGo()
+	x.request, x.view = frame, view
 	for first := true; ; first = false {
-		ready, held := x.takeReady()
-		if len(ready) > 0 {
-			all := x.spare
-			if x.spare = nil; all == nil {
-				all = new(piece)
-			}
-			*all = piece{x: x, indexes: ready, frame: frame, view: view}
-			waited := !first || !x.c.lookupUntil.IsZero()
-			if waited && x.c.clientGone() {
-				all.lost(errNotSent)
-				x.cancel()
-				return errClientClosed
-			}
-			if err := x.sendPiece(all); err != nil {
-				x.cancel()
-				return err
-			}
-		}
-		if !held {
+		held, err := x.sendReady(!first || !x.c.lookupUntil.IsZero())
+		if err == nil && !held {
 			return nil
 		}
-		if err := x.via.flush(); err != nil {
-			x.cancel()
-			return err
+		if err == nil {
+			err = x.via.flush()
 		}
-		if err := x.awaitChange(); err != nil {
+		if err == nil {
+			err = x.awaitChange()
+		}
+		if err != nil {
 			x.cancel()
 			return err
 		}
 	}
 }
 
-// awaitChange waits until something became ready or was decided, or until more
-// of what was put off can be admitted.
+// sendReady sends what is ready, and tells whether more is held. What has waited is
+// not sent if its client has gone meanwhile.
+func (x *exchange) sendReady(waited bool) (held bool, err error) {
+	ready, held := x.takeReady()
+	if len(ready) == 0 {
+		return held, nil
+	}
+	all := x.spare
+	if x.spare = nil; all == nil {
+		all = new(piece)
+	}
+	*all = piece{x: x, indexes: ready, frame: x.request, view: x.view}
+	if waited && x.c.clientGone() {
+		all.lost(errNotSent)
+		return held, errClientClosed
+	}
+	return held, x.sendPiece(all)
+}
+
+// awaitChange waits until something became ready, or nothing is held any more, or
+// more of what was put off can be admitted.
 func (x *exchange) awaitChange() error {
 	x.c.waited = true
 	var admit <-chan time.Time
@@ -205,15 +217,9 @@ func (x *exchange) awaitChange() error {
 		defer timer.Stop()
 		admit = timer.C
 	}
-	x.c.awaiting.Store(true)
-	defer x.c.awaiting.Store(false)
-	select {
-	case <-x.signal:
-	case <-admit:
-	case <-x.c.ctx.Done():
-		return context.Cause(x.c.ctx)
-	}
-	return nil
+	err := x.park(admit)
+	x.c.waited = true // it may have been driven meanwhile
+	return err
 }
 
 // sendPiece stamps the fenced ones among the entries and sends them upstream:

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/wire"
@@ -29,8 +31,8 @@ func (c *conn) newSlot(correlationID int32) (*slot, error) {
 // complete slots. A nil onAnswer means that the request gets no answer
 // (acks=0).
 //
-// Only the clientLoop calls it. The error is that of dialling upstream; then
-// onAnswer is not called.
+// Only the clientLoop calls it, or while that waits whoever drives its exchange (see
+// parked). The error is that of dialling upstream; then onAnswer is not called.
 func (c *conn) sendUpstream(frame []byte, onAnswer func(answer []byte, err error)) error {
 	return c.sendGathered([][]byte{frame}, onAnswer)
 }
@@ -109,11 +111,54 @@ func (c *conn) queue(frame []byte) {
 // calls it; it must be called before the clientLoop waits for anything.
 func (c *conn) flushUpstream() error {
 	err := c.writeOut()
+	c.flushed()
+	return err
+}
+
+// flushed lets go of what was queued, and of the bytes that were handled.
+func (c *conn) flushed() {
 	clear(c.out)
 	c.out, c.outEnd = c.out[:0], -1
 	c.in.Advance(c.done)
 	c.done = 0
-	return err
+}
+
+// flushUpstreamNow writes what is queued as far as it goes without waiting, and
+// reports whether that was all. What is left, and an error, are left to flushUpstream.
+// Whoever drives the exchange of a clientLoop that waits may call it.
+func (c *conn) flushUpstreamNow() bool {
+	if len(c.out) != 1 {
+		return len(c.out) == 0 // several pieces are worth one write
+	}
+	c.mu.Lock()
+	if c.upstreamErr != nil || c.aborted {
+		c.mu.Unlock()
+		return false
+	}
+	before := c.written
+	c.written = c.queued
+	c.mu.Unlock()
+	switch n := writeWithoutWaiting(c.up, c.upstream, c.out[0]); n {
+	case len(c.out[0]):
+		c.flushed()
+		return true
+	case 0:
+		c.mu.Lock()
+		c.written = before
+		c.mu.Unlock()
+	default:
+		c.out[0], c.outEnd = c.out[0][n:], -1
+	}
+	return false
+}
+
+// writeWithoutWaiting writes what goes at once, and returns how much; to is conn, or a
+// faster way to it.
+func writeWithoutWaiting(to io.Writer, conn net.Conn, buf []byte) int {
+	if s, ok := to.(interface{ writeNow([]byte) int }); ok {
+		return s.writeNow(buf)
+	}
+	return writeNow(conn, buf)
 }
 
 func (c *conn) writeOut() error {

@@ -304,10 +304,10 @@ func (d *downlink) skip(total int) {
 
 // flush writes all that can be written, before the loop blocks.
 func (d *downlink) flush() {
-	if d.c.awaiting.Load() {
-		// The answer may have made the next batch ready. The broker waits for that,
-		// so it is sent before the client hears of this one.
+	d.c.flush(d.write())
+	if d.c.woken.Load() {
+		// It has the next batch ready before the next answer, which may have come.
+		d.c.woken.Store(false)
 		runtime.Gosched()
 	}
-	d.c.flush(d.write())
 }
