@@ -132,14 +132,8 @@ type condition struct {
 func (c *condition) add(r *record) {
 	i := c.records
 	c.records++
-	if r.appendIDCount == 0 && c.noAppendID.reason != 0 && c.fault.reason == 0 {
-		// Nearly all records of nearly all batches: they say nothing new.
-		if r.expectedCount == 0 && c.kind == Unconditional {
-			return
-		}
-		if r.foretold && c.kind == Conditional {
-			return // one more than the record before, which was right: else there were a fault
-		}
+	if r.expectedCount+r.appendIDCount == 0 && c.kind == Unconditional && c.noAppendID.reason != 0 && c.fault.reason == 0 {
+		return // as the records before
 	}
 	if c.fault.reason == 0 {
 		c.addExpected(i, r)
@@ -157,6 +151,14 @@ func (c *condition) add(r *record) {
 	}
 	c.withAppendID++
 }
+
+// goesOn reports whether the batch asks for something, and nothing is wrong with it so
+// far.
+func (c *condition) goesOn() bool { return c.kind != Unconditional && c.fault.reason == 0 }
+
+// addForetold takes so many records that say what was to be said after the one before,
+// which had no append-id either, so that none of them says anything new.
+func (c *condition) addForetold(n int) { c.records += n }
 
 func (c *condition) addExpected(i int, r *record) {
 	if r.expectedCount == 0 {

@@ -30,12 +30,15 @@ func (e Encoding) String() string {
 	return fmt.Sprintf("Encoding(%d)", int(e))
 }
 
+// atEndValue is how a record says that it goes wherever the log ends.
+const atEndValue = "end"
+
 // parse reads the value of an expected-offset header.
 func (e Encoding) parse(value []byte) (kind Kind, offset int64, fault RecordFault) {
 	switch {
 	case len(value) == 0:
 		return 0, 0, FaultEmpty
-	case string(value) == "end":
+	case string(value) == atEndValue:
 		return AtEnd, 0, 0
 	case e == EncodingInt64:
 		offset, fault = parseInt64(value)

@@ -169,12 +169,13 @@ func naiveDigest(r kmsg.Record) uint64 {
 	}
 	field(r.Key)
 	field(r.Value)
+	headersAt := len(b)
 	b = binary.AppendVarint(b, int64(len(r.Headers)))
 	for _, h := range r.Headers {
 		field([]byte(h.Key))
 		field(h.Value)
 	}
-	return digestOf(b)
+	return digestOf(b, headersAt)
 }
 
 // FuzzInspect: what we accept, kmsg decodes to as many records, with the same

@@ -35,6 +35,7 @@ type Inspection struct {
 // pool it; it is not for concurrent use.
 type Inspector struct {
 	records         recordReader
+	sequel          sequel
 	encoding        Encoding
 	maxDecompressed int
 	decompressed    []byte
@@ -47,7 +48,7 @@ type Inspector struct {
 func NewInspector(names HeaderNames, encoding Encoding, maxDecompressed int) *Inspector {
 	return &Inspector{
 		encoding:        encoding,
-		records:         recordReader{names: names.orDefault(), foretells: encoding == EncodingDecimal},
+		records:         recordReader{names: names.orDefault()},
 		maxDecompressed: maxDecompressed,
 	}
 }
@@ -112,10 +113,24 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 	}
 	out := Inspection{Digests: in.digests[:n], MaxTimestamp: math.MinInt64, MinTimestamp: math.MaxInt64}
 	c := condition{encoding: in.encoding}
-	in.records.sequel.forget() // of the last batch
+	in.sequel.forget() // of the last batch
+	mayForetell := in.encoding == EncodingDecimal && roomForShort(h.FirstTimestamp)
 	var r record
 	at := 0
-	for i := range n {
+	for i := 0; i < n; i++ {
+		if in.sequel.isForetold() && c.goesOn() {
+			var f foretold
+			f, at = in.sequel.read(payload, at, i, out.Digests)
+			if f.records > 0 {
+				out.MaxTimestamp = max(out.MaxTimestamp, h.FirstTimestamp+int64(f.newest))
+				out.MinTimestamp = min(out.MinTimestamp, h.FirstTimestamp+int64(f.oldest))
+				c.addForetold(f.records)
+				if i += f.records; i == n {
+					break
+				}
+			}
+		}
+		in.sequel.forget()
 		if at = in.records.next(payload, at, &r); at < 0 {
 			return Inspection{}, fmt.Errorf("record %d: %w", i, ErrCorrupt)
 		}
@@ -133,6 +148,9 @@ func (in *Inspector) walk(h BatchHeader, payload []byte) (Inspection, error) {
 		}
 		out.Digests[i] = r.digest
 		c.add(&r)
+		if r.loneAt > 0 && mayForetell && i+1 < n {
+			in.sequel.begin(payload[r.loneAt:at], r.expected)
+		}
 	}
 	if at != len(payload) {
 		return Inspection{}, fmt.Errorf("%d bytes after the last record: %w", len(payload)-at, ErrCorrupt)

@@ -37,9 +37,9 @@ type record struct {
 	expected      []byte
 	appendIDCount int
 	appendID      []byte
-	// foretold: the only header is an expected-offset one more than that of the
-	// record before, which also had no other.
-	foretold bool
+	// loneAt is where in the payload the headers begin, if they are one, an
+	// expected-offset, in canonical encoding; else 0.
+	loneAt int
 }
 
 // hasAppendID reports exactly one append-id that is not empty.
@@ -52,9 +52,6 @@ func (r *record) hasAppendID() bool { return r.appendIDCount == 1 && len(r.appen
 type recordReader struct {
 	names   HeaderNames
 	scratch []byte // a record written anew, see digest
-	// foretells: offsets are decimal, and records come in order from the first.
-	foretells bool
-	sequel    sequel
 }
 
 // next reads the record at payload[at:] into r and returns where the one
@@ -105,36 +102,29 @@ func (rr *recordReader) next(payload []byte, at int, r *record) int {
 			canonical = canonical && u == 1 // −1
 		}
 	}
-	r.expectedCount, r.appendIDCount, r.foretold = 0, 0, false
+	r.expectedCount, r.appendIDCount, r.loneAt = 0, 0, 0
+	headersAt := at
 	switch {
 	case at >= end:
 		return -1
 	case payload[at] == 0: // no headers
 		at++
-		rr.sequel.forget()
-	case rr.sequel.is(payload[at:end]):
-		at = end
-		r.expectedCount, r.foretold = 1, true
-		r.expected = payload[end-rr.sequel.digits : end]
-		rr.sequel.advance()
 	default:
-		headers := payload[at:end]
 		var c bool
 		at, c = rr.headers(payload[:end], at, r)
 		canonical = canonical && c
-		rr.sequel.forget()
-		if rr.foretells && c && at == end && r.expectedCount == 1 && headers[0] == 1<<1 {
-			rr.sequel.begin(headers, r.expected)
+		if c && at == end && r.expectedCount == 1 && payload[headersAt] == 1<<1 {
+			r.loneAt = headersAt
 		}
 	}
 	if at != end {
 		return -1
 	}
 	if canonical {
-		r.digest = digestOf(payload[content:end])
+		r.digest = digestOf(payload[content:end], headersAt-content)
 	} else {
-		rr.scratch = appendCanonical(rr.scratch[:0], payload[content:end])
-		r.digest = digestOf(rr.scratch)
+		rr.scratch, headersAt = appendCanonical(rr.scratch[:0], payload[content:end])
+		r.digest = digestOf(rr.scratch, headersAt)
 	}
 	return end
 }
@@ -188,8 +178,8 @@ func (rr *recordReader) headers(b []byte, at int, r *record) (end int, canonical
 }
 
 // appendCanonical writes a record's key, value and headers, known to be well
-// formed, with the shortest varints and −1 for null.
-func appendCanonical(dst, content []byte) []byte {
+// formed, with the shortest varints and −1 for null, and says where the headers begin.
+func appendCanonical(dst, content []byte) (canonical []byte, headersAt int) {
 	at := 0
 	copyNullable := func() {
 		var field []byte
@@ -202,6 +192,7 @@ func appendCanonical(dst, content []byte) []byte {
 	}
 	copyNullable()
 	copyNullable()
+	headersAt = len(dst)
 	count, at2, _ := readVarint(content, at)
 	at = at2
 	dst = appendVarint(dst, count)
@@ -209,7 +200,7 @@ func appendCanonical(dst, content []byte) []byte {
 		copyNullable()
 		copyNullable()
 	}
-	return dst
+	return dst, headersAt
 }
 
 // readNullable reads a length and as many bytes. Any negative length is null

@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -25,9 +28,20 @@ func TestBatchesThatDoNotGoOn(t *testing.T) {
 	}
 	nothing := func([]kmsg.Record) {}
 	for name, records := range map[string][]kmsg.Record{
-		"more digits":          edit(count(7, 200), nothing),
-		"from zero":            edit(count(0, 1200), nothing),
-		"nines":                edit(count(999_999_995, 10), nothing),
+		"more digits":        edit(count(7, 200), nothing),
+		"from zero":          edit(count(0, 1200), nothing),
+		"nines":              edit(count(999_999_995, 10), nothing),
+		"carry to the front": edit([]string{"0099999998", "0099999999", "0100000000", "0100000001"}, nothing),
+		"many":               edit(count(1_000_000_000, shortDelta+500), nothing), // deltas of three bytes
+		"timestamps": edit(count(5, 6), func(r []kmsg.Record) {
+			r[2].TimestampDelta64, r[3].TimestampDelta64, r[4].TimestampDelta64 = -40, shortDelta-1, 5000
+		}),
+		"keys and long values": edit(count(5, 6), func(r []kmsg.Record) {
+			r[1].Key, r[1].Value = nil, bytes.Repeat([]byte("v"), digestedInPieces+1)
+			r[2].Key, r[2].Value = []byte{}, nil
+			r[3].Key, r[3].Value = []byte("k"), bytes.Repeat([]byte("w"), shortDelta)
+			r[4].Key, r[4].Value = bytes.Repeat([]byte("l"), 100), []byte{}
+		}),
 		"zeros in front":       edit([]string{"0008", "0009", "0010", "0011"}, nothing),
 		"fewer zeros":          edit([]string{"0008", "009", "10", "11"}, nothing),
 		"19 digits":            edit([]string{"9223372036854775804", "9223372036854775805", "9223372036854775806"}, nothing),
@@ -63,7 +77,65 @@ func TestBatchesThatDoNotGoOn(t *testing.T) {
 				}
 			case err != nil || want.fault.Reason != 0 || got.Kind != want.kind || got.Expected != want.expected:
 				t.Errorf("%s, %v: got %+v, %v; want %+v", name, encoding, got, err, want)
+			default:
+				checkRecords(t, name, &got, records)
 			}
+		}
+	}
+}
+
+// checkRecords compares digests and timestamps with the records.
+func checkRecords(t *testing.T, name string, got *Inspection, records []kmsg.Record) {
+	t.Helper()
+	oldest, newest := int64(0), int64(0)
+	for i, r := range records {
+		if got.Digests[i] != naiveDigest(r) {
+			t.Errorf("%s: record %d: digest %x, want %x", name, i, got.Digests[i], naiveDigest(r))
+		}
+		oldest, newest = min(oldest, r.TimestampDelta64), max(newest, r.TimestampDelta64)
+	}
+	if got.MinTimestamp-testFirstTimestamp != oldest || got.MaxTimestamp-testFirstTimestamp != newest {
+		t.Errorf("%s: timestamps %d to %d from the first, want %d to %d", name,
+			got.MinTimestamp-testFirstTimestamp, got.MaxTimestamp-testFirstTimestamp, oldest, newest)
+	}
+}
+
+// TestTimestampsThatOverflowAreFoundBehindOthers: records that go on as foretold do not
+// hide that a timestamp has no room.
+func TestTimestampsThatOverflowAreFoundBehindOthers(t *testing.T) {
+	for _, c := range []struct{ first, delta int64 }{{math.MaxInt64 - 7, 8}, {math.MinInt64 + 7, -8}} {
+		records := recordsExpecting("5", "6", "7")
+		records[2].TimestampDelta64 = c.delta
+		batch := buildBatch(t, CodecNone, records)
+		binary.BigEndian.PutUint64(batch[batchFirstTimePos:], uint64(c.first))
+		if _, err := inspect(fixCRC(batch)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("timestamp %d%+d: got %v, want %v", c.first, c.delta, err, ErrCorrupt)
+		}
+	}
+}
+
+// TestDamageBehindForetoldRecords: what goes on as foretold and then has another number,
+// or does not end where it should, is found.
+func TestDamageBehindForetoldRecords(t *testing.T) {
+	for name, damage := range map[string]func([]kmsg.Record){
+		"a number left out": func(r []kmsg.Record) { r[3].OffsetDelta++ },
+		"a number again":    func(r []kmsg.Record) { r[3].OffsetDelta-- },
+		"too long":          func(r []kmsg.Record) { r[3].Length++ },
+		"too short":         func(r []kmsg.Record) { r[3].Length-- },
+		"negative length":   func(r []kmsg.Record) { r[3].Length = -1 },
+	} {
+		records := recordsExpecting("5", "6", "7", "8", "9")
+		var payload []byte
+		for i := range records {
+			records[i].OffsetDelta = int32(i)
+			records[i].Length = int32(len(records[i].AppendTo(nil)) - 1)
+		}
+		damage(records)
+		for i := range records {
+			payload = records[i].AppendTo(payload)
+		}
+		if _, err := inspect(sealBatch(payload, 0, int32(len(records)))); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrCorrupt)
 		}
 	}
 }
