@@ -137,6 +137,7 @@ func (c *conn) clientLoop() error {
 		}
 		c.done += len(c.frame)
 		c.frame = nil
+		c.produceView.Forget() // or it would hold the memory of a large one for as long as nothing comes
 		if c.coming.left > 0 {
 			if err := c.passRest(); err != nil {
 				return err

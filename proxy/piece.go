@@ -117,6 +117,9 @@ func (u ownUpstream) carry(p *piece) error {
 		p.lost(fmt.Errorf("%w: %w", errNotSent, err))
 		return err
 	}
+	// It waits for its answer, and its exchange is known to the fence, for longer than
+	// the connection needs the request's memory.
+	p.view, p.frame = nil, nil
 	if p.acks == 0 {
 		p.unanswered()
 	}

@@ -14,7 +14,7 @@ const (
 	largeClass = 17 // keepBytes
 	// spareBytes bounds the large buffers that wait to be used again, of all
 	// connections together.
-	spareBytes = 32 << 20
+	spareBytes = 24 << 20
 	// sizeSteps is into how many sizes large buffers are divided between a power of
 	// two and the next, so that many lengths of frames find one that was used before,
 	// and none takes much more than it needs.
@@ -57,33 +57,42 @@ var largeBuffers spares
 
 // spares are large buffers that nobody uses now. One serves any frame that it is
 // large enough for, so there are seldom more than were in use at once, which with a
-// pool for each size there would be. They are held on to so weakly that they go with
-// the next collection of garbage, and do not count in when that is: what is idle
-// costs no memory for long.
+// pool for each size there would be.
 //
-// The zero value has none. Its methods may be called concurrently.
+// What is not used for two collections of garbage is let go, so that an idle process
+// keeps none. The zero value has none; its methods may be called concurrently.
 type spares struct {
 	mu    sync.Mutex
-	kept  []spare // smallest first
-	bytes int     // of all kept, whether they are still there or not
+	stock weak.Pointer[stock]
+	// alive has what keeps the stock: a pool is emptied by the second collection.
+	alive sync.Pool
+	// cycle is gone as soon as the collector has run.
+	cycle weak.Pointer[cycle]
+}
+
+// stock is what spares have.
+type stock struct {
+	free  []spare // smallest first
+	bytes int
+	cycle int // counts collections that were seen
 }
 
 type spare struct {
-	size   int
-	buffer weak.Pointer[buffer]
+	*buffer
+	cycle int // when it was last used
 }
+
+// cycle is something that nobody refers to.
+type cycle struct{ _ *cycle }
 
 // take gives the smallest one of at least n bytes, or nil.
 func (s *spares) take(n int) *buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := 0; i < len(s.kept); {
-		if s.kept[i].size < n {
-			i++
-			continue
-		}
-		if b := s.removeLocked(i); b != nil {
-			return b
+	st := s.stockLocked()
+	for i := range st.free {
+		if len(st.free[i].bytes) >= n {
+			return st.remove(i)
 		}
 	}
 	return nil
@@ -97,18 +106,39 @@ func (s *spares) give(b *buffer) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.bytes+size > spareBytes {
-		s.removeLocked(0)
+	st := s.stockLocked()
+	for st.bytes+size > spareBytes {
+		st.remove(0)
 	}
-	i, _ := slices.BinarySearchFunc(s.kept, size, func(k spare, size int) int { return k.size - size })
-	s.kept = slices.Insert(s.kept, i, spare{size, weak.Make(b)})
-	s.bytes += size
+	i, _ := slices.BinarySearchFunc(st.free, size, func(k spare, size int) int { return len(k.bytes) - size })
+	st.free = slices.Insert(st.free, i, spare{b, st.cycle})
+	st.bytes += size
 }
 
-// removeLocked gives one that was kept; nil: it is there no more.
-func (s *spares) removeLocked(i int) *buffer {
-	b := s.kept[i].buffer.Value()
-	s.bytes -= s.kept[i].size
-	s.kept = slices.Delete(s.kept, i, i+1)
+// stockLocked is the stock, without what was not used for long.
+func (s *spares) stockLocked() *stock {
+	st := s.stock.Value()
+	if st == nil {
+		st = new(stock)
+		s.stock = weak.Make(st)
+		s.alive.Put(st)
+	}
+	if s.cycle.Value() == nil {
+		s.cycle = weak.Make(new(cycle))
+		s.alive.Put(st)
+		st.cycle++
+		for i := len(st.free) - 1; i >= 0; i-- {
+			if st.free[i].cycle+2 < st.cycle {
+				st.remove(i)
+			}
+		}
+	}
+	return st
+}
+
+func (st *stock) remove(i int) *buffer {
+	b := st.free[i].buffer
+	st.free = slices.Delete(st.free, i, i+1)
+	st.bytes -= len(b.bytes)
 	return b
 }

@@ -138,6 +138,12 @@ func (p *Produce) parseTopics(r *fieldReader) {
 	r.skipTags()
 }
 
+// Forget lets go of the body, of which the view then knows nothing.
+func (p *Produce) Forget() {
+	clear(p.Partitions)
+	*p = Produce{Partitions: p.Partitions[:0]}
+}
+
 // PatchAcks overwrites acks in the view and in the body it was parsed from.
 func (p *Produce) PatchAcks(acks int16) {
 	p.Acks = acks
