@@ -43,6 +43,11 @@ const (
 	arrivingEnd  // nothing that is of interest
 )
 
+// arrivingItem is within how many bytes what is between two batches has to be whole.
+// Looking at more again and again, whenever a little comes, would be work for nothing,
+// and much of it if somebody wants it to be.
+const arrivingItem = 8 << 10
+
 // Reset forgets what was looked at: another frame is next.
 func (a *Arriving) Reset() {
 	batches := a.batches
@@ -57,6 +62,9 @@ func (a *Arriving) Reset() {
 // frame of any kind.
 func (a *Arriving) Look(frame []byte) {
 	for a.step(frame) {
+	}
+	if a.stage != arrivingRecords && len(frame)-a.at > arrivingItem {
+		a.stage = arrivingEnd
 	}
 }
 

@@ -152,6 +152,29 @@ func TestArrivingLeavesOtherRequestsAlone(t *testing.T) {
 	}
 }
 
+// What comes without end between two batches is looked at a few times only.
+func TestArrivingGivesUpOnWhatDoesNotEnd(t *testing.T) {
+	tags := append([]byte{0xff, 0xff, 0xff, 0x7f}, make([]byte, 4*arrivingItem)...) // of a length of 0 each
+	whole := produceFrame(sampleProduce(9, make([]byte, 100)), 9)
+	for name, front := range map[string][]byte{
+		"header":    whole[:12],
+		"partition": whole[:len(whole)-3], // behind it are the tags of partition, topic and request
+	} {
+		t.Run(name, func(t *testing.T) {
+			frame := append(append([]byte(nil), front...), tags...)
+			var a Arriving
+			a.Look(frame[:len(front)+arrivingItem/2])
+			if a.stage == arrivingEnd {
+				t.Error("gave up though little has come")
+			}
+			a.Look(frame)
+			if a.stage != arrivingEnd {
+				t.Errorf("did not give up; stage %d", a.stage)
+			}
+		})
+	}
+}
+
 func TestArrivingAllocatesNothing(t *testing.T) {
 	frame := produceFrame(sampleProduce(9, make([]byte, 100_000)), 9)
 	var a Arriving
