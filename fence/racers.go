@@ -49,8 +49,9 @@ type racers struct {
 	runSince ps.Instant
 }
 
-// longestRun is how many appends a run has at most.
-const longestRun = 8
+// longestRun is how many appends a run has at most. Its end costs about half an append:
+// one more try, and the way of whoever comes next.
+const longestRun = 16
 
 // races reports whether a connection comes for the place that it was led to.
 func (p *Partition) races(t *Ticket) bool {
