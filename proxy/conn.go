@@ -99,10 +99,11 @@ type conn struct {
 
 	// answer is scratch of the upstreamLoop's.
 	answer wire.ProduceAnswer
+	// resume is the upstreamLoop's own: what it has driven and not given back.
+	resume *exchange
 
 	activity atomic.Uint64 // grows with all that moves
 	stopping atomic.Bool   // stopCause is set
-	woken    atomic.Bool   // whoever drove its exchange has woken the clientLoop
 
 	pending
 	gathered []byte // scratch of whoever set flushing

@@ -62,7 +62,7 @@ func (m *merging) send(pieces []*piece, request *kmsg.ProduceRequest) {
 		if err != nil {
 			p.lost(err)
 		} else {
-			p.answered(now(), &answer)
+			p.answered(now(), &answer, nil)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
+	"github.com/offsetproxy/offsetproxy/wire"
 )
 
 // awaitStacks waits until so many goroutines are in a state within a function.
@@ -306,5 +307,36 @@ func TestWritingNowCountsAsSentWhatIsWritten(t *testing.T) {
 		}
 		c.cancel(errAborted)
 		_, _ = near.Close(), far.Close()
+	}
+}
+
+// A client that reads nothing must not keep its own clientLoop from going on.
+func TestDrivenExchangeIsHandedBackBeforeTheClientIsWaitedFor(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	near, far := net.Pipe()
+	c := newConn(r.Proxy, near, 0)
+	defer c.cancel(errAborted)
+	x := makeExchange(1)
+	x.c, x.signal, x.attention = c, c.changed, driven
+	c.resume = x
+	d := &downlink{c: c, in: wire.NewInbox(strings.NewReader("answer"), inboxBytes, inboxBytes), ready: 6}
+	if err := d.in.Fill(d.ready); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		d.write()
+	}()
+	select {
+	case <-x.signal:
+	case <-time.After(seamPatience):
+		t.Error("the clientLoop waits for the client")
+	}
+	_, _ = far.Close(), near.Close()
+	<-written
+	if x.attention != attended {
+		t.Errorf("got attention %d, want it attended", x.attention)
 	}
 }

@@ -108,17 +108,18 @@ func (x *exchange) anyReadyLocked() bool {
 // drive sends what is ready of an exchange that the caller has claimed, and gives it
 // back. It waits for no socket; what would is left to the clientLoop. The caller holds
 // no lock.
-func (x *exchange) drive(at ps.Now) {
+func (x *exchange) drive(at ps.Now, by *conn) {
 	for given := false; !given; {
 		x.at, x.c.waited = at, false
 		_, err := x.sendReady(true)
-		given = x.giveBack(err == nil && x.via.flushNow(), err)
+		given = x.giveBack(err == nil && x.via.flushNow(), err, by)
 	}
 }
 
 // giveBack ends the driving of an exchange, unless all is well and more has become
-// ready.
-func (x *exchange) giveBack(well bool, err error) bool {
+// ready. If its own upstreamLoop has sent all of it, that hands it back when it has
+// done all else.
+func (x *exchange) giveBack(well bool, err error, by *conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if well && !x.wanted && x.held > 0 {
@@ -128,16 +129,32 @@ func (x *exchange) giveBack(well bool, err error) bool {
 		x.attention = unattended
 		return true
 	}
-	x.attention, x.wanted, x.failed = attended, false, err
-	x.c.woken.Store(true)
-	x.signal <- struct{}{}
+	if x.failed = err; well && x.c == by && !x.wanted {
+		x.c.resume = x
+		return true
+	}
+	x.handBackLocked()
 	return true
+}
+
+// handBack has the clientLoop of a driven exchange go on.
+func (x *exchange) handBack() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.handBackLocked()
+}
+
+func (x *exchange) handBackLocked() {
+	x.attention, x.wanted = attended, false
+	x.signal <- struct{}{}
 }
 
 // claims are the exchanges that somebody has claimed and has to drive.
 type claims struct {
 	last *exchange
 	at   ps.Now // of the last event
+	// by is the connection whose upstreamLoop drives them; nil: another goroutine does.
+	by *conn
 }
 
 func (c *claims) add(x *exchange) { x.next, c.last = c.last, x }
@@ -147,6 +164,6 @@ func (c *claims) drive() {
 	for c.last != nil {
 		x := c.last
 		c.last, x.next = x.next, nil
-		x.drive(c.at)
+		x.drive(c.at, c.by)
 	}
 }

@@ -57,13 +57,13 @@ const longBatch = 4 << 10
 func (p *piece) whole() bool { return len(p.indexes) == len(p.x.entries) }
 
 // answered tells what the broker has answered.
-func (p *piece) answered(at ps.Now, a *wire.ProduceAnswer) {
+func (p *piece) answered(at ps.Now, a *wire.ProduceAnswer, by *conn) {
 	x := p.x
 	x.mu.Lock()
 	x.throttle = max(x.throttle, a.ThrottleMillis)
 	x.mu.Unlock()
 	// What the client has sent behind it goes on in one piece, as it came.
-	var made claims
+	made := claims{by: by}
 	defer made.drive()
 	for _, i := range p.indexes {
 		e := &x.entries[i]
@@ -151,7 +151,7 @@ func (u ownUpstream) tell(p *piece, body []byte, err error) {
 		u.abandonUpstream()
 		return
 	}
-	p.answered(at, &u.answer)
+	p.answered(at, &u.answer, u.conn)
 }
 
 // skipHeaderTags skips the tagged fields of an answer's header, which only

@@ -290,6 +290,7 @@ func (d *downlink) write() bool {
 	if d.ready == 0 {
 		return false
 	}
+	d.handBack()
 	d.c.writeClient(d.in.Bytes()[:d.ready])
 	d.in.Advance(d.ready)
 	d.ready = 0
@@ -302,12 +303,25 @@ func (d *downlink) skip(total int) {
 	d.in.Advance(total)
 }
 
+// handBack has the clientLoop go on whose exchange was driven, if there is one. The
+// loop calls it before it waits for anything, but as late as that: the clientLoop is
+// to run where the loop has run, and not to be taken away by another thread while the
+// client's answer is written.
+func (d *downlink) handBack() bool {
+	x := d.c.resume
+	if x == nil {
+		return false
+	}
+	d.c.resume = nil
+	x.handBack()
+	return true
+}
+
 // flush writes all that can be written, before the loop blocks.
 func (d *downlink) flush() {
 	d.c.flush(d.write())
-	if d.c.woken.Load() {
+	if d.handBack() {
 		// It has the next batch ready before the next answer, which may have come.
-		d.c.woken.Store(false)
 		runtime.Gosched()
 	}
 }
