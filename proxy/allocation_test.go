@@ -45,7 +45,7 @@ func dialBare(t testing.TB, cfg Config, broke func(net.Conn)) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newConn(p, accepted, 4)
+	c := newConn(p, accepted, p.topology.entrances[0], 4)
 	var all sync.WaitGroup
 	all.Go(c.serve)
 	all.Go(func() {

@@ -36,17 +36,14 @@ type PortRange struct{ First, Last int }
 type Config struct {
 	// Bootstrap lists upstream host:port addresses; at least one.
 	Bootstrap []string
-	// Listen is the host:port that clients bootstrap from. Port 0 picks one.
-	Listen string
-	// AdvertisedHost is the host name told to clients for every broker;
-	// default: the host of Listen, or 127.0.0.1 if that is unspecified.
+	// Listen, AdvertisedHost, BrokerPorts and NodePorts describe a plain listener,
+	// as the fields of Listener do; empty if Listeners are all there are.
+	Listen         string
 	AdvertisedHost string
-	// BrokerPorts is where brokers are served. The zero value means: the
-	// ports after Listen's (Listen+1+n for node id n), or, with Listen port 0,
-	// any free port for each broker (tests and the demo).
-	BrokerPorts PortRange
-	// NodePorts overrides BrokerPorts for single node ids.
-	NodePorts map[int32]int
+	BrokerPorts    PortRange
+	NodePorts      map[int32]int
+	// Listeners are others, or all.
+	Listeners []Listener
 
 	// Credentials are the proxy's own for the brokers; the zero value: none.
 	// The principal needs DESCRIBE, READ and DESCRIBE_CONFIGS on fenced topics,

@@ -40,11 +40,15 @@ var longAgo = time.Unix(1, 0)
 // it. Its clientLoop runs in serve; the upstreamLoop is started with the first
 // request that needs an answer from upstream.
 type conn struct {
-	p      *Proxy
+	p        *Proxy
+	entrance *entrance
+	id       ps.ConnectionID
+	// Set before serve reads the first request, then constant: the client's socket,
+	// or TLS over it; reader and writer of it; and the broker that it wants,
+	// unknownNode to bootstrap. client is replaced under mu.
 	client net.Conn
-	down   io.ReadWriter // reads and writes client
-	id     ps.ConnectionID
-	target int32 // broker whose listener accepted it; unknownNode: bootstrap
+	down   io.ReadWriter
+	target int32
 
 	// ctx ends, with a cause, when upstream is lost or the connection is
 	// aborted; not on a drain, during which pending requests are finished.
@@ -109,8 +113,8 @@ type conn struct {
 	gathered []byte // scratch of whoever set flushing
 }
 
-func newConn(p *Proxy, client net.Conn, target int32) *conn {
-	c := &conn{p: p, client: client, down: fast(client), id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
+func newConn(p *Proxy, client net.Conn, e *entrance, target int32) *conn {
+	c := &conn{p: p, entrance: e, client: client, down: fast(client), id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
 	c.moved.L = &c.mu
 	c.changed = make(chan struct{}, 1)
 	c.oldReads.perSecond = p.cfg.OldReadsPerSecond
@@ -122,9 +126,33 @@ func newConn(p *Proxy, client net.Conn, target int32) *conn {
 // serve runs the connection to its end.
 func (c *conn) serve() {
 	c.setReadDeadline(c.p.cfg.HandshakeTimeout)
-	err := c.clientLoop()
+	err := c.welcome()
+	if err == nil {
+		err = c.clientLoop()
+	}
 	c.report(err)
 	c.finish(err)
+}
+
+// welcome does what comes before the first request.
+func (c *conn) welcome() error {
+	if c.entrance.TLS == nil {
+		return nil
+	}
+	client, target, err := c.entrance.secure(c.ctx, c.client, c.target)
+	c.mu.Lock()
+	c.client, c.target = client, target
+	stopped := c.stopCause
+	c.mu.Unlock()
+	switch {
+	case stopped != nil:
+		return stopped
+	case err != nil:
+		return err
+	}
+	c.down = fast(client)
+	c.in = wire.NewInbox(c.down, inboxBytes, c.p.cfg.MaxFrameBytes+4)
+	return nil
 }
 
 // clientLoop reads requests until there is a reason to stop.
@@ -280,10 +308,10 @@ func (c *conn) abort(cause error) {
 	c.mu.Lock()
 	c.aborted = true
 	c.moved.Broadcast()
-	upstream := c.upstream
+	client, upstream := c.client, c.upstream
 	c.mu.Unlock()
 	c.cancel(cause)
-	_ = c.client.Close()
+	_ = client.Close()
 	if upstream != nil {
 		_ = upstream.Close()
 	}

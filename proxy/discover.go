@@ -49,7 +49,7 @@ func (p *Proxy) discoverLoop(ctx context.Context) {
 		case errors.Is(err, errNoPort):
 			if !hidden {
 				p.cfg.Logger.Error("every broker is hidden, so no client can be served; give them ports of their own or free the ones in use, trying on",
-					"first_port", p.cfg.BrokerPorts.First, "last_port", p.cfg.BrokerPorts.Last, "err", err)
+					"err", err)
 			}
 			hidden = true
 			wait, backoff = backoff, min(2*backoff, maxBackoff)

@@ -87,7 +87,7 @@ func TestReadyBatchOfAnEndingConnectionIsToldNotSent(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	c := newConn(r.Proxy, near, 0)
+	c := newConn(r.Proxy, near, r.Proxy.topology.entrances[0], 0)
 	defer c.cancel(errAborted)
 	x := makeExchange(1)
 	x.c, x.via, x.book, x.signal = c, ownUpstream{c}, newRuleBook(new(Config), nil), c.changed

@@ -160,7 +160,7 @@ func fuzzProxy(f testing.TB) *Proxy {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p.topology.serve = func(net.Listener, int32) {}
+	p.topology.serve = func(net.Listener, *entrance, int32) {}
 	return p
 }
 
@@ -197,7 +197,7 @@ func FuzzRewriteAnswer(f *testing.F) {
 			version > kmsg.ResponseForKey(key).MaxVersion() || !bearsAddresses(key, version) || checkVersion(key, version) != nil {
 			return // not asked
 		}
-		rewritten, err := p.rewriteAnswer(key, version, bytes.Clone(frame))
+		rewritten, err := p.rewriteAnswer(p.topology.entrances[0], key, version, bytes.Clone(frame))
 		if err != nil {
 			return // does not pass
 		}

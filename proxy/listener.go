@@ -14,8 +14,8 @@ const (
 )
 
 // serve starts accepting clients of one node, or of the bootstrap address
-// (unknownNode). On a drain the listener is closed instead.
-func (p *Proxy) serve(ctx context.Context, listener net.Listener, node int32) {
+// (unknownNode), at an entrance. On a drain the listener is closed instead.
+func (p *Proxy) serve(ctx context.Context, listener net.Listener, e *entrance, node int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.draining {
@@ -23,23 +23,23 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, node int32) {
 		return
 	}
 	p.listeners = append(p.listeners, listener)
-	p.wg.Go(func() { p.acceptLoop(ctx, listener, node) })
+	p.wg.Go(func() { p.acceptLoop(ctx, listener, e, node) })
 }
 
 // acceptLoop accepts until the listener is closed. Other errors pass: a
 // process that has run out of descriptors gets some back when clients leave.
-func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, node int32) {
+func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, e *entrance, node int32) {
 	backoff := firstAcceptBackoff
 	for {
 		client, err := listener.Accept()
 		switch {
 		case err == nil:
 			backoff = firstAcceptBackoff
-			p.accepted(client, node)
+			p.accepted(client, e, node)
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			p.cfg.Logger.Warn("accept failed, trying on", "node", node, "err", err, "backoff", backoff)
+			p.cfg.Logger.Warn("accept failed, trying on", "listener", e.Name, "node", node, "err", err, "backoff", backoff)
 			if !pause(ctx, backoff) {
 				return
 			}
@@ -60,7 +60,7 @@ func (p *Proxy) turnedAway(client net.Conn) {
 }
 
 // accepted starts serving a client, or turns it away.
-func (p *Proxy) accepted(client net.Conn, node int32) {
+func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 	p.metrics.accepted.Add(1)
 	p.mu.Lock()
 	full := len(p.conns) >= p.cfg.MaxConnections
@@ -72,7 +72,7 @@ func (p *Proxy) accepted(client net.Conn, node int32) {
 		_ = client.Close()
 		return
 	}
-	c := newConn(p, client, node)
+	c := newConn(p, client, e, node)
 	p.conns[c] = struct{}{}
 	p.wg.Go(func() {
 		c.serve()

@@ -60,7 +60,7 @@ func inPassage(t *testing.T, cfg Config, test func(*passage)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.conn = newConn(proxy, accepted, unknownNode)
+		p.conn = newConn(proxy, accepted, proxy.topology.entrances[0], unknownNode)
 		go func() {
 			defer close(p.ended)
 			p.conn.serve()

@@ -7,15 +7,18 @@ import (
 
 // Reasons of malformed input, as metrics name them.
 const (
-	reasonLength    = "length"
-	reasonTooLarge  = "too_large"
-	reasonTLS       = "tls"
-	reasonHTTP      = "http"
-	reasonHeader    = "header"
-	reasonProduce   = "produce"
-	reasonVersion   = "version"
-	reasonTruncated = "truncated"
-	reasonHandshake = "handshake_timeout"
+	reasonLength   = "length"
+	reasonTooLarge = "too_large"
+	reasonTLS      = "tls"
+	// A client that is not spoken to in TLS, by our certificate, or with its own.
+	reasonHandshakeTLS = "tls_handshake"
+	reasonServerName   = "server_name"
+	reasonHTTP         = "http"
+	reasonHeader       = "header"
+	reasonProduce      = "produce"
+	reasonVersion      = "version"
+	reasonTruncated    = "truncated"
+	reasonHandshake    = "handshake_timeout"
 )
 
 var httpMethods = [][]byte{

@@ -35,7 +35,7 @@ var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
 		limitReadings, limitReadBack, limitAnswer, limitOldReads}
-	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHTTP, reasonHeader,
+	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )
 

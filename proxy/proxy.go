@@ -3,9 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +31,6 @@ type Proxy struct {
 	mu        sync.Mutex
 	running   bool
 	draining  bool
-	bootstrap net.Listener
 	listeners []net.Listener
 	conns     map[*conn]struct{}
 }
@@ -55,8 +52,7 @@ func New(cfg Config) (*Proxy, error) {
 		ready:   make(chan struct{}),
 		conns:   map[*conn]struct{}{},
 	}
-	host, _, _ := splitAddress(cfg.Listen) // checked by validate
-	p.topology = newTopology(&p.cfg, host)
+	p.topology = newTopology(&p.cfg, newEntrances(&p.cfg))
 	p.rules = newCurrentRules(&p.cfg, m)
 	if p.fencing, err = newFencing(&p.cfg, p.rules, p, m); err != nil {
 		return nil, err
@@ -79,15 +75,14 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer func() { _ = p.metrics.registration.Unregister() }()
 	defer p.pipes.close()
 
-	listener, err := p.cfg.ListenFunc("tcp", p.cfg.Listen)
+	bootstrap, err := p.openEntrances()
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", p.cfg.Listen, err)
+		return err
 	}
-	p.mu.Lock()
-	p.bootstrap = listener
-	p.mu.Unlock()
-	p.topology.serve = func(l net.Listener, node int32) { p.serve(ctx, l, node) }
-	p.serve(ctx, listener, unknownNode)
+	p.topology.serve = func(l net.Listener, e *entrance, node int32) { p.serve(ctx, l, e, node) }
+	for i, listener := range bootstrap {
+		p.serve(ctx, listener, p.topology.entrances[i], unknownNode)
+	}
 	p.wg.Go(func() { p.discoverLoop(ctx) })
 
 	endFencing := p.startFencing()
@@ -95,6 +90,22 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.drain()
 	endFencing()
 	return nil
+}
+
+// openEntrances listens for clients that bootstrap, at all entrances or at none.
+func (p *Proxy) openEntrances() ([]net.Listener, error) {
+	var open []net.Listener
+	for _, e := range p.topology.entrances {
+		listener, err := e.open(p.cfg.ListenFunc)
+		if err != nil {
+			for _, l := range open {
+				_ = l.Close()
+			}
+			return nil, err
+		}
+		open = append(open, listener)
+	}
+	return open, nil
 }
 
 // startFencing runs the fenced side until the function it returns is called,
@@ -154,23 +165,39 @@ func (p *Proxy) Ready() <-chan struct{} { return p.ready }
 
 func (p *Proxy) markReady() { p.once.Do(func() { close(p.ready) }) }
 
-// Addr is the bound address that clients bootstrap from; empty before Run
-// listens.
-func (p *Proxy) Addr() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bootstrap == nil {
-		return ""
-	}
-	return p.bootstrap.Addr().String()
+// Addr is the bound address that clients of the first listener bootstrap from;
+// empty before Run listens.
+func (p *Proxy) Addr() string { return p.topology.entrances[0].address() }
+
+// BrokerAddrs gives the host:port that clients of the first listener are told for
+// each broker, by node id.
+func (p *Proxy) BrokerAddrs() map[int32]string { return p.brokersAt(p.topology.entrances[0]) }
+
+// Serving tells where clients are served.
+type Serving struct {
+	// Name is Listener.Name.
+	Name string
+	// Addr is the bound address that clients bootstrap from.
+	Addr string
+	// Brokers is the host:port that clients are told for each broker, by node id.
+	Brokers map[int32]string
 }
 
-// BrokerAddrs gives the host:port that clients are told for each broker, by
-// node id.
-func (p *Proxy) BrokerAddrs() map[int32]string {
+// Serving gives all listeners, in the order of Config.AllListeners.
+func (p *Proxy) Serving() []Serving {
+	var all []Serving
+	for _, e := range p.topology.entrances {
+		all = append(all, Serving{e.Name, e.address(), p.brokersAt(e)})
+	}
+	return all
+}
+
+func (p *Proxy) brokersAt(e *entrance) map[int32]string {
 	addresses := map[int32]string{}
 	for node, b := range *p.topology.known.Load() {
-		addresses[node] = net.JoinHostPort(b.host, strconv.Itoa(int(b.port)))
+		if at, ok := b.atEntrance(e); ok {
+			addresses[node] = at.String()
+		}
 	}
 	return addresses
 }

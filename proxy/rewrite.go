@@ -32,7 +32,7 @@ func bearsAddresses(key, version int16) bool {
 // (with its length bytes). It returns a frame of its own, whose first 8 bytes
 // are left to the slot, or nil if the answer may pass as it is. An error
 // means that the answer could not be read, so must not pass.
-func (p *Proxy) rewriteAnswer(key, version int16, frame []byte) ([]byte, error) {
+func (p *Proxy) rewriteAnswer(e *entrance, key, version int16, frame []byte) ([]byte, error) {
 	offset, err := wire.AnswerBodyOffset(frame[4:], key, version)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (p *Proxy) rewriteAnswer(key, version int16, frame []byte) ([]byte, error) 
 	if kmsg.Key(key) == kmsg.Produce && !mayBearEndpoints(body, version) {
 		return nil, nil
 	}
-	answer, err := p.rewriteBody(key, version, body)
+	answer, err := p.rewriteBody(e, key, version, body)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func mayBearEndpoints(body []byte, version int16) bool {
 	return answer.Parse(body, version) != nil || answer.Tagged
 }
 
-func (p *Proxy) rewriteBody(key, version int16, body []byte) (kmsg.Response, error) {
+func (p *Proxy) rewriteBody(e *entrance, key, version int16, body []byte) (kmsg.Response, error) {
 	if kmsg.Key(key) == kmsg.ApiVersions {
 		return narrowAnswer(version, body)
 	}
@@ -68,48 +68,49 @@ func (p *Proxy) rewriteBody(key, version int16, body []byte) (kmsg.Response, err
 	}
 	switch answer := answer.(type) {
 	case *kmsg.MetadataResponse:
-		p.rewriteMetadata(answer)
+		p.rewriteMetadata(e, answer)
 	case *kmsg.FindCoordinatorResponse:
-		p.rewriteFindCoordinator(answer)
+		p.rewriteFindCoordinator(e, answer)
 	case *kmsg.DescribeClusterResponse:
-		p.rewriteDescribeCluster(answer)
+		p.rewriteDescribeCluster(e, answer)
 	case *kmsg.ProduceResponse:
-		p.rewriteProduce(answer)
+		p.rewriteProduce(e, answer)
 	case *kmsg.ShareFetchResponse:
-		p.rewriteShareFetch(answer)
+		p.rewriteShareFetch(e, answer)
 	case *kmsg.ShareAcknowledgeResponse:
-		p.rewriteShareAcknowledge(answer)
+		p.rewriteShareAcknowledge(e, answer)
 	}
 	return answer, nil
 }
 
-// replace puts the proxy's address of a node in the place of the upstream
-// one; false if the node has none and must be left out.
-func (p *Proxy) replace(node int32, host *string, port *int32) bool {
+// replace puts the address that clients of an entrance are told of a node in the
+// place of the upstream one; false if the node has none and must be left out.
+func (p *Proxy) replace(e *entrance, node int32, host *string, port *int32) bool {
 	b, ok := p.topology.learn(node, *host, *port)
-	if !ok {
+	at, served := b.atEntrance(e)
+	if !ok || !served {
 		p.metrics.unmapped.Add(1)
 		return false
 	}
-	*host, *port = b.host, b.port
+	*host, *port = at.host, at.port
 	return true
 }
 
-// known reports whether clients can reach a node through the proxy.
-func (p *Proxy) known(node int32) bool {
-	_, ok := p.topology.lookup(node)
+// known reports whether clients of an entrance can reach a node through the proxy.
+func (p *Proxy) known(e *entrance, node int32) bool {
+	_, ok := p.topology.told(e, node)
 	return ok
 }
 
 // rewriteMetadata leaves no id of a leader or controller whose broker is
 // hidden: clients would look for it again and again. What a broker says of a
 // leader without a listener is said instead.
-func (p *Proxy) rewriteMetadata(m *kmsg.MetadataResponse) {
+func (p *Proxy) rewriteMetadata(e *entrance, m *kmsg.MetadataResponse) {
 	p.fencing.topics.learnNames(m)
 	kept := m.Brokers[:0]
 	hidden := false
 	for _, b := range m.Brokers {
-		if p.replace(b.NodeID, &b.Host, &b.Port) {
+		if p.replace(e, b.NodeID, &b.Host, &b.Port) {
 			kept = append(kept, b)
 		} else {
 			hidden = true
@@ -119,7 +120,7 @@ func (p *Proxy) rewriteMetadata(m *kmsg.MetadataResponse) {
 	if !hidden {
 		return
 	}
-	if !p.known(m.ControllerID) {
+	if !p.known(e, m.ControllerID) {
 		m.ControllerID = noNode
 	}
 	noLeader := kerr.LeaderNotAvailable.Code
@@ -129,7 +130,7 @@ func (p *Proxy) rewriteMetadata(m *kmsg.MetadataResponse) {
 	for i := range m.Topics {
 		for j := range m.Topics[i].Partitions {
 			partition := &m.Topics[i].Partitions[j]
-			if partition.Leader == noNode || p.known(partition.Leader) {
+			if partition.Leader == noNode || p.known(e, partition.Leader) {
 				continue
 			}
 			partition.Leader = noNode
@@ -141,19 +142,19 @@ func (p *Proxy) rewriteMetadata(m *kmsg.MetadataResponse) {
 }
 
 // rewriteFindCoordinator: a coordinator that is hidden is not available.
-func (p *Proxy) rewriteFindCoordinator(f *kmsg.FindCoordinatorResponse) {
+func (p *Proxy) rewriteFindCoordinator(e *entrance, f *kmsg.FindCoordinatorResponse) {
 	if f.Version < 4 {
-		p.rewriteCoordinator(&f.NodeID, &f.Host, &f.Port, &f.ErrorCode)
+		p.rewriteCoordinator(e, &f.NodeID, &f.Host, &f.Port, &f.ErrorCode)
 		return
 	}
 	for i := range f.Coordinators {
 		c := &f.Coordinators[i]
-		p.rewriteCoordinator(&c.NodeID, &c.Host, &c.Port, &c.ErrorCode)
+		p.rewriteCoordinator(e, &c.NodeID, &c.Host, &c.Port, &c.ErrorCode)
 	}
 }
 
-func (p *Proxy) rewriteCoordinator(node *int32, host *string, port *int32, code *int16) {
-	if *node >= 0 && p.replace(*node, host, port) {
+func (p *Proxy) rewriteCoordinator(e *entrance, node *int32, host *string, port *int32, code *int16) {
+	if *node >= 0 && p.replace(e, *node, host, port) {
 		return
 	}
 	if *node >= 0 && *code == 0 {
@@ -167,18 +168,18 @@ const brokerEndpoints = 1
 
 // rewriteDescribeCluster leaves controllers out: the proxy has no ports for
 // them.
-func (p *Proxy) rewriteDescribeCluster(d *kmsg.DescribeClusterResponse) {
+func (p *Proxy) rewriteDescribeCluster(e *entrance, d *kmsg.DescribeClusterResponse) {
 	kept := d.Brokers[:0]
 	if d.EndpointType == brokerEndpoints {
 		for _, b := range d.Brokers {
-			if p.replace(b.NodeID, &b.Host, &b.Port) {
+			if p.replace(e, b.NodeID, &b.Host, &b.Port) {
 				kept = append(kept, b)
 			}
 		}
 	}
 	hidden := len(kept) < len(d.Brokers)
 	d.Brokers = kept
-	if hidden && (d.EndpointType != brokerEndpoints || !p.known(d.ControllerID)) {
+	if hidden && (d.EndpointType != brokerEndpoints || !p.known(e, d.ControllerID)) {
 		d.ControllerID = noNode
 	}
 }
@@ -187,10 +188,10 @@ func (p *Proxy) rewriteDescribeCluster(d *kmsg.DescribeClusterResponse) {
 // is. A leader without a place would make clients go round in circles, so it
 // is taken back: then they ask for Metadata.
 
-func (p *Proxy) rewriteProduce(r *kmsg.ProduceResponse) {
+func (p *Proxy) rewriteProduce(e *entrance, r *kmsg.ProduceResponse) {
 	kept := r.Brokers[:0]
 	for _, b := range r.Brokers {
-		if p.replace(b.NodeID, &b.Host, &b.Port) {
+		if p.replace(e, b.NodeID, &b.Host, &b.Port) {
 			kept = append(kept, b)
 		}
 	}
@@ -198,17 +199,17 @@ func (p *Proxy) rewriteProduce(r *kmsg.ProduceResponse) {
 	for i := range r.Topics {
 		for j := range r.Topics[i].Partitions {
 			leader := &r.Topics[i].Partitions[j].CurrentLeader
-			if !p.known(leader.LeaderID) {
+			if !p.known(e, leader.LeaderID) {
 				leader.LeaderID, leader.LeaderEpoch = noNode, -1
 			}
 		}
 	}
 }
 
-func (p *Proxy) rewriteShareFetch(r *kmsg.ShareFetchResponse) {
+func (p *Proxy) rewriteShareFetch(e *entrance, r *kmsg.ShareFetchResponse) {
 	kept := r.NodeEndpoints[:0]
 	for _, b := range r.NodeEndpoints {
-		if p.replace(b.NodeID, &b.Host, &b.Port) {
+		if p.replace(e, b.NodeID, &b.Host, &b.Port) {
 			kept = append(kept, b)
 		}
 	}
@@ -220,17 +221,17 @@ func (p *Proxy) rewriteShareFetch(r *kmsg.ShareFetchResponse) {
 	for i := range r.Topics {
 		for j := range r.Topics[i].Partitions {
 			leader := &r.Topics[i].Partitions[j].CurrentLeader
-			if !p.known(leader.LeaderID) {
+			if !p.known(e, leader.LeaderID) {
 				leader.LeaderID, leader.LeaderEpoch = noNode, -1
 			}
 		}
 	}
 }
 
-func (p *Proxy) rewriteShareAcknowledge(r *kmsg.ShareAcknowledgeResponse) {
+func (p *Proxy) rewriteShareAcknowledge(e *entrance, r *kmsg.ShareAcknowledgeResponse) {
 	kept := r.NodeEndpoints[:0]
 	for _, b := range r.NodeEndpoints {
-		if p.replace(b.NodeID, &b.Host, &b.Port) {
+		if p.replace(e, b.NodeID, &b.Host, &b.Port) {
 			kept = append(kept, b)
 		}
 	}
@@ -242,7 +243,7 @@ func (p *Proxy) rewriteShareAcknowledge(r *kmsg.ShareAcknowledgeResponse) {
 	for i := range r.Topics {
 		for j := range r.Topics[i].Partitions {
 			leader := &r.Topics[i].Partitions[j].CurrentLeader
-			if !p.known(leader.LeaderID) {
+			if !p.known(e, leader.LeaderID) {
 				leader.LeaderID, leader.LeaderEpoch = noNode, -1
 			}
 		}

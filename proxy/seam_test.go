@@ -55,7 +55,7 @@ func newRig(t *testing.T, cfg Config, script func(*kafkatest.Conn, kafkatest.Req
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.conn = newConn(p, accepted, unknownNode)
+	r.conn = newConn(p, accepted, p.topology.entrances[0], unknownNode)
 	go func() {
 		defer close(r.ended)
 		r.conn.finish(r.loop(produce))

@@ -15,26 +15,48 @@ import (
 type broker struct {
 	node     int32
 	upstream string // host:port where it is dialled
-	host     string // what clients are told
-	port     int32
+	// at is what clients of each entrance are told, by its index. It is replaced,
+	// never changed.
+	at []endpoint
+}
+
+// endpoint is an address as clients are told it; the zero value: none.
+type endpoint struct {
+	host string
+	port int32
+}
+
+// atEntrance gives the address that clients of an entrance are told; false if the
+// broker has none there.
+func (b *broker) atEntrance(e *entrance) (endpoint, bool) {
+	if e.index >= len(b.at) || b.at[e.index].port == 0 {
+		return endpoint{}, false
+	}
+	return b.at[e.index], true
 }
 
 // maxUnmapped is how many brokers without a port are named in the log. Whatever
 // brokers say of others, it must not fill memory and log.
 const maxUnmapped = 256
 
-// topology knows the brokers of the cluster, by node id, and which port of
-// the proxy serves each. Reading takes no lock; a broker that is seen for the
-// first time gets its listener before learn returns. A broker that was once
+// doorway is a broker at an entrance.
+type doorway struct {
+	node  int32
+	index int // of the entrance
+}
+
+// topology knows the brokers of the cluster, by node id, and where each entrance
+// serves them. Reading takes no lock; a broker that is seen for the
+// first time gets its listeners before learn returns. A broker that was once
 // known stays known: its port must not pass to another.
 //
 // All methods may be called concurrently.
 type topology struct {
-	cfg    *Config
-	log    *slog.Logger
-	listen string // host part of Config.Listen
+	cfg       *Config
+	log       *slog.Logger
+	entrances []*entrance
 	// serve starts accepting on a broker's new listener. Set before use.
-	serve func(listener net.Listener, node int32)
+	serve func(listener net.Listener, e *entrance, node int32)
 
 	known atomic.Pointer[map[int32]broker] // replaced, never changed
 	live  atomic.Pointer[[]int32]          // node ids of the last discovery
@@ -45,29 +67,39 @@ type topology struct {
 	// must wait until its port is known.
 	mu       sync.Mutex
 	closed   bool
-	unmapped map[int32]bool // logged already; at most maxUnmapped
-	failed   map[int32]bool // listening failed; tried again on discovery
+	unmapped map[doorway]bool // logged already; at most maxUnmapped
+	failed   map[doorway]bool // listening failed; tried again on discovery
 }
 
-func newTopology(cfg *Config, listenHost string) *topology {
-	t := &topology{cfg: cfg, log: cfg.Logger, listen: listenHost, unmapped: map[int32]bool{}, failed: map[int32]bool{}}
+func newTopology(cfg *Config, entrances []*entrance) *topology {
+	t := &topology{cfg: cfg, log: cfg.Logger, entrances: entrances, unmapped: map[doorway]bool{}, failed: map[doorway]bool{}}
 	t.known.Store(&map[int32]broker{})
 	t.live.Store(&[]int32{})
 	return t
 }
 
-// lookup gives the broker of a node id; false if it has no port here.
+// lookup gives the broker of a node id; false if it is served nowhere here.
 func (t *topology) lookup(node int32) (broker, bool) {
 	b, ok := (*t.known.Load())[node]
 	return b, ok
 }
 
-// servesAny reports whether any broker has a port here.
+// told gives the address of a node that clients of an entrance are told; false if
+// it has none there.
+func (t *topology) told(e *entrance, node int32) (endpoint, bool) {
+	b, ok := t.lookup(node)
+	if !ok {
+		return endpoint{}, false
+	}
+	return b.atEntrance(e)
+}
+
+// servesAny reports whether any broker is served here.
 func (t *topology) servesAny() bool { return len(*t.known.Load()) > 0 }
 
 // learn takes note of a broker and its upstream address, from our own
-// discovery or from an answer that is passing through, and opens its listener
-// if it is new. It returns what clients are told; false if it has no port.
+// discovery or from an answer that is passing through, and opens its listeners
+// if it is new. False if it is served nowhere here.
 func (t *topology) learn(node int32, host string, port int32) (broker, bool) {
 	upstream := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	known, ok := t.lookup(node)
@@ -91,74 +123,85 @@ func (t *topology) learnSlow(node int32, upstream string) (broker, bool) {
 	case ok:
 		t.log.Info("broker moved", "node", node, "from", b.upstream, "to", upstream)
 		b.upstream = upstream
-	case t.closed, t.failed[node]:
-		return broker{}, false
 	default:
-		if b, ok = t.openLocked(node); !ok {
+		if b.at, ok = t.openLocked(node, nil); !ok {
 			return broker{}, false
 		}
-		b.upstream = upstream
-		t.log.Info("broker found", "node", node, "upstream", upstream, "port", b.port)
+		b.node, b.upstream = node, upstream
+		t.log.Info("broker found", "node", node, "upstream", upstream, "told", t.toldOf(b.at))
 	}
-	next := maps.Clone(*t.known.Load())
-	next[node] = b
-	t.known.Store(&next)
+	t.storeLocked(b)
 	return b, true
 }
 
-// openLocked opens the listener of a node.
-func (t *topology) openLocked(node int32) (broker, bool) {
-	port, mapped := t.port(node)
+func (t *topology) storeLocked(b broker) {
+	next := maps.Clone(*t.known.Load())
+	next[b.node] = b
+	t.known.Store(&next)
+}
+
+// toldOf lists where a broker is, for the log.
+func (t *topology) toldOf(at []endpoint) []string {
+	var addresses []string
+	for i, e := range t.entrances {
+		if at[i].port != 0 {
+			addresses = append(addresses, e.Name+"="+at[i].String())
+		}
+	}
+	return addresses
+}
+
+// String is host:port.
+func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(int(e.port))) }
+
+// openLocked gives a node an address at each entrance that has none for it in
+// before; false if it has none at any.
+func (t *topology) openLocked(node int32, before []endpoint) ([]endpoint, bool) {
+	at, any := make([]endpoint, len(t.entrances)), false
+	copy(at, before)
+	for i, e := range t.entrances {
+		if at[i].port == 0 {
+			at[i] = t.openAtLocked(e, node)
+		}
+		any = any || at[i].port != 0
+	}
+	return at, any
+}
+
+// openAtLocked opens the listener of a node at an entrance, if it takes one.
+func (t *topology) openAtLocked(e *entrance, node int32) endpoint {
+	if e.ServerNames != nil {
+		return endpoint{host: e.ServerNames.host(node), port: e.namesPort()}
+	}
+	way := doorway{node, e.index}
+	if t.closed || t.failed[way] {
+		return endpoint{}
+	}
+	port, mapped := e.port(node)
 	if !mapped {
-		if !t.unmapped[node] && len(t.unmapped) < maxUnmapped {
-			t.unmapped[node] = true
+		if !t.unmapped[way] && len(t.unmapped) < maxUnmapped {
+			t.unmapped[way] = true
 			t.log.Warn("broker has no port here and is hidden from clients; widen the port range or map the node",
-				"node", node, "first_port", t.cfg.BrokerPorts.First, "last_port", t.cfg.BrokerPorts.Last)
+				"node", node, "listener", e.Name, "first_port", e.BrokerPorts.First, "last_port", e.BrokerPorts.Last)
 		}
-		return broker{}, false
+		return endpoint{}
 	}
-	listener, err := t.cfg.ListenFunc("tcp", net.JoinHostPort(t.listen, strconv.Itoa(port)))
-	if err != nil {
-		t.failed[node] = true
-		t.log.Error("cannot listen for broker; it is hidden from clients", "node", node, "port", port, "err", err)
-		return broker{}, false
-	}
-	bound, err := boundPort(listener, port)
-	if err != nil {
-		t.failed[node] = true
-		t.log.Error("cannot listen for broker; it is hidden from clients", "node", node, "port", port, "err", err)
-		_ = listener.Close()
-		return broker{}, false
-	}
-	t.serve(listener, node)
-	return broker{node: node, host: t.cfg.AdvertisedHost, port: int32(bound)}, true
-}
-
-// port gives the port of a node; 0 means any.
-func (t *topology) port(node int32) (int, bool) {
-	if port, ok := t.cfg.NodePorts[node]; ok {
-		return port, true
-	}
-	r := t.cfg.BrokerPorts
-	if r == (PortRange{}) {
-		return 0, true
-	}
-	if int64(r.First)+int64(node) > int64(r.Last) {
-		return 0, false
-	}
-	port := r.First + int(node)
-	for _, taken := range t.cfg.NodePorts {
-		if taken == port {
-			return 0, false
+	listener, err := t.cfg.ListenFunc("tcp", net.JoinHostPort(e.host, strconv.Itoa(port)))
+	if err == nil && port == 0 {
+		if port, err = boundPort(listener); err != nil {
+			_ = listener.Close()
 		}
 	}
-	return port, true
+	if err != nil {
+		t.failed[way] = true
+		t.log.Error("cannot listen for broker; it is hidden from clients", "node", node, "listener", e.Name, "port", port, "err", err)
+		return endpoint{}
+	}
+	t.serve(listener, e, node)
+	return endpoint{host: e.AdvertisedHost, port: int32(port)}
 }
 
-func boundPort(listener net.Listener, port int) (int, error) {
-	if port != 0 {
-		return port, nil
-	}
+func boundPort(listener net.Listener) (int, error) {
 	_, bound, err := splitAddress(listener.Addr().String())
 	if err != nil {
 		return 0, fmt.Errorf("address of listener: %w", err)
@@ -168,9 +211,7 @@ func boundPort(listener net.Listener, port int) (int, error) {
 
 // discovered takes note of the whole cluster as one broker sees it.
 func (t *topology) discovered(found []broker) {
-	t.mu.Lock()
-	clear(t.failed)
-	t.mu.Unlock()
+	t.retry()
 	live := make([]int32, 0, len(found))
 	for _, b := range found {
 		host, port, err := splitAddress(b.upstream)
@@ -182,6 +223,21 @@ func (t *topology) discovered(found []broker) {
 	}
 	slices.Sort(live)
 	t.live.Store(&live)
+}
+
+// retry forgets what could not be listened on, and tries it again for brokers that
+// are served at some entrance.
+func (t *topology) retry() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failed := t.failed
+	t.failed = map[doorway]bool{}
+	for way := range failed {
+		if b, ok := t.lookup(way.node); ok {
+			b.at, _ = t.openLocked(way.node, b.at)
+			t.storeLocked(b)
+		}
+	}
 }
 
 // candidates gives the live brokers in the order in which a bootstrap

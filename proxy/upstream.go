@@ -150,7 +150,7 @@ func (d *downlink) rewrite(a answer, total int) error {
 		d.lose(a)
 		return err
 	}
-	rewritten, err := d.c.p.rewriteAnswer(a.key, a.version, frame)
+	rewritten, err := d.c.p.rewriteAnswer(d.c.entrance, a.key, a.version, frame)
 	if err != nil {
 		d.lose(a)
 		return fmt.Errorf("%w: api key %d version %d: %w", errAnswer, a.key, a.version, err)

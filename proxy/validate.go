@@ -39,7 +39,7 @@ func badField(field, format string, args ...any) error {
 
 // InForce returns the configuration that New works with: checked, and with
 // every default and what follows from other fields (AdvertisedHost,
-// BrokerPorts) filled in. Logger, Meter, Dial and ListenFunc stay as they are.
+// BrokerPorts, of each listener) filled in. Logger, Meter, Dial and ListenFunc stay as they are.
 // The error is a *ConfigError.
 func (c Config) InForce() (Config, error) {
 	err := c.fillIn()
@@ -67,18 +67,11 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) fillIn() error {
-	host, port, err := c.checkAddresses()
-	if err != nil {
+	if err := c.checkBootstrap(); err != nil {
 		return err
 	}
-	if err := c.checkPorts(port); err != nil {
+	if err := c.fillInListeners(); err != nil {
 		return err
-	}
-	if c.AdvertisedHost == "" {
-		c.AdvertisedHost = host
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			c.AdvertisedHost = "127.0.0.1"
-		}
 	}
 	if err := c.checkRules(); err != nil {
 		return err
@@ -104,21 +97,17 @@ func (c *Config) fillIn() error {
 	return c.defaultNumbers()
 }
 
-func (c *Config) checkAddresses() (host string, port int, err error) {
+func (c *Config) checkBootstrap() error {
 	if len(c.Bootstrap) == 0 {
-		return "", 0, badField("Bootstrap", "at least one host:port is needed")
+		return badField("Bootstrap", "at least one host:port is needed")
 	}
 	for i, address := range c.Bootstrap {
-		h, p, err := splitAddress(address)
-		if err != nil || h == "" || p == 0 {
-			return "", 0, badField(fmt.Sprintf("Bootstrap[%d]", i), "%q is not host:port", address)
+		host, port, err := splitAddress(address)
+		if err != nil || host == "" || port == 0 {
+			return badField(fmt.Sprintf("Bootstrap[%d]", i), "%q is not host:port", address)
 		}
 	}
-	host, port, err = splitAddress(c.Listen)
-	if err != nil {
-		return "", 0, badField("Listen", "%q is not host:port", c.Listen)
-	}
-	return host, port, nil
+	return nil
 }
 
 func splitAddress(address string) (host string, port int, err error) {
@@ -131,31 +120,6 @@ func splitAddress(address string) (host string, port int, err error) {
 }
 
 const maxPort = 65535
-
-func (c *Config) checkPorts(listenPort int) error {
-	r := c.BrokerPorts
-	if r == (PortRange{}) && listenPort != 0 {
-		r = PortRange{First: listenPort + 1, Last: maxPort}
-		c.BrokerPorts = r
-	}
-	if r != (PortRange{}) && (r.First < 1 || r.Last > maxPort || r.First > r.Last) {
-		return badField("BrokerPorts", "%d-%d is not a range of ports", r.First, r.Last)
-	}
-	if listenPort != 0 && r.First <= listenPort && listenPort <= r.Last {
-		return badField("BrokerPorts", "%d-%d holds the port of Listen", r.First, r.Last)
-	}
-	used := map[int]int32{}
-	for node, port := range c.NodePorts {
-		if port < 1 || port > maxPort || port == listenPort {
-			return badField("NodePorts", "port %d of node %d cannot be used", port, node)
-		}
-		if other, taken := used[port]; taken {
-			return badField("NodePorts", "nodes %d and %d share port %d", min(node, other), max(node, other), port)
-		}
-		used[port] = node
-	}
-	return nil
-}
 
 // defaultNumbers replaces zeros by defaults and refuses negative values.
 func (c *Config) defaultNumbers() error {

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -30,6 +31,20 @@ func Dial(t testing.TB, address string) *Client {
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
+	return over(t, conn)
+}
+
+// DialTLS connects and speaks TLS; the connection is closed with the test.
+func DialTLS(t testing.TB, address string, cfg *tls.Config) *Client {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, cfg)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	return over(t, conn)
+}
+
+func over(t testing.TB, conn net.Conn) *Client {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &Client{Conn: conn, t: t, r: bufio.NewReaderSize(conn, 64<<10)}
 }

@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+)
+
+// entrance is a Listener at work. Its methods may be called concurrently.
+type entrance struct {
+	Listener        // in force
+	index    int    // among the proxy's
+	host     string // of Listen
+	// bound is the address that clients bootstrap from; nil before Run listens.
+	bound atomic.Pointer[net.Addr]
+}
+
+func newEntrances(cfg *Config) []*entrance {
+	var all []*entrance
+	for i, l := range cfg.AllListeners() {
+		host, _, _ := splitAddress(l.Listen) // checked by validate
+		all = append(all, &entrance{Listener: l, index: i, host: host})
+	}
+	return all
+}
+
+// open listens for clients that bootstrap.
+func (e *entrance) open(listen func(network, address string) (net.Listener, error)) (net.Listener, error) {
+	listener, err := listen("tcp", e.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", e.Listen, err)
+	}
+	at := listener.Addr()
+	e.bound.Store(&at)
+	return listener, nil
+}
+
+// port gives the port on which a node is served; 0 means any. False: on none.
+func (e *entrance) port(node int32) (int, bool) {
+	if port, ok := e.NodePorts[node]; ok {
+		return port, true
+	}
+	r := e.BrokerPorts
+	if r == (PortRange{}) {
+		return 0, true
+	}
+	if int64(r.First)+int64(node) > int64(r.Last) {
+		return 0, false
+	}
+	port := r.First + int(node)
+	for _, taken := range e.NodePorts {
+		if taken == port {
+			return 0, false
+		}
+	}
+	return port, true
+}
+
+// namesPort is the port that clients are told with ServerNames; it is 0 before Run
+// listens on a port of the system's choice.
+func (e *entrance) namesPort() int32 {
+	if e.ServerNames.Port != 0 {
+		return int32(e.ServerNames.Port)
+	}
+	at := e.bound.Load()
+	if at == nil {
+		return 0
+	}
+	_, port, _ := splitAddress((*at).String())
+	return int32(port)
+}
+
+// address is where it listens; empty before Run does.
+func (e *entrance) address() string {
+	if at := e.bound.Load(); at != nil {
+		return (*at).String()
+	}
+	return ""
+}
+
+// secure speaks TLS with a client, if the entrance does, and tells whom the client
+// wants: target, or the broker whose name it asks for. It takes as long as the
+// connection's deadline allows; ctx ends it too. Errors: *malformedError, and
+// errClientClosed.
+func (e *entrance) secure(ctx context.Context, client net.Conn, target int32) (net.Conn, int32, error) {
+	if e.TLS == nil {
+		return client, target, nil
+	}
+	secured := tls.Server(client, e.TLS)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return client, target, handshakeError(err)
+	}
+	if e.ServerNames == nil {
+		return secured, target, nil
+	}
+	name := secured.ConnectionState().ServerName
+	node, ok := e.ServerNames.node(name)
+	if !ok {
+		return secured, target, malformed(reasonServerName, "no broker has the server name %q; names are %s and %s", name, e.ServerNames.Bootstrap, brokerPrefix+"<node id>."+e.ServerNames.Domain)
+	}
+	return secured, node, nil
+}
+
+// handshakeError says why a client could not be spoken to in TLS.
+func handshakeError(err error) error {
+	var noRecord tls.RecordHeaderError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errClientClosed // as one that looks whether the port is open
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return malformed(reasonHandshake, "no TLS handshake in time")
+	case errors.As(err, &noRecord):
+		return malformed(reasonHandshakeTLS, "the client does not speak TLS, which this listener expects (security.protocol SSL or SASL_SSL)")
+	}
+	return malformed(reasonHandshakeTLS, "TLS handshake failed: %v", err)
+}
