@@ -36,12 +36,15 @@ type PortRange struct{ First, Last int }
 type Config struct {
 	// Bootstrap lists upstream host:port addresses; at least one.
 	Bootstrap []string
-	// Listen, AdvertisedHost, BrokerPorts and NodePorts describe a plain listener,
-	// as the fields of Listener do; empty if Listeners are all there are.
-	Listen         string
+	// Listen is Listener.Listen of a plain listener; empty if Listeners are all
+	// there are.
+	Listen string
+	// AdvertisedHost is its Listener.AdvertisedHost.
 	AdvertisedHost string
-	BrokerPorts    PortRange
-	NodePorts      map[int32]int
+	// BrokerPorts is its Listener.BrokerPorts.
+	BrokerPorts PortRange
+	// NodePorts is its Listener.NodePorts.
+	NodePorts map[int32]int
 	// Listeners are others, or all.
 	Listeners []Listener
 

@@ -12,7 +12,7 @@ import (
 )
 
 // settingFlags are the settings of a file that can be given as flags instead:
-// all but node_ports. A nil field was not given. ${…} in a help text is a default, see helpVars.
+// all but node_ports and listeners. A nil field was not given. ${…} in a help text is a default, see helpVars.
 type settingFlags struct {
 	Bootstrap        []string `help:"Addresses of brokers, host:port, with commas." placeholder:"HOST:PORT" group:"settings"`
 	Listen           *string  `help:"Address for clients to connect to first; default ${listen}." placeholder:"HOST:PORT" group:"settings"`
@@ -21,6 +21,12 @@ type settingFlags struct {
 	DefaultMode      *string  `help:"Mode of topics without a rule: off, observe, enforce or require; default ${default_mode}." placeholder:"MODE" group:"settings"`
 	BrokerKind       *string  `help:"auto, which probes each broker, or on your word kafka or kfake; default ${broker_kind}." placeholder:"KIND" group:"settings"`
 	ProbeTopic       *string  `help:"Topic on which brokers are probed; default ${probe_topic}." placeholder:"TOPIC" group:"settings"`
+	TLS              bool     `name:"tls" help:"Speak TLS to the brokers; so do the next flags." group:"settings"`
+	TLSCAFile        *string  `name:"tls-ca-file" help:"PEM file of the authorities of the brokers' certificates; default: the system's." placeholder:"FILE" group:"settings"`
+	TLSCertFile      *string  `name:"tls-cert-file" help:"PEM file of the certificate that brokers are shown." placeholder:"FILE" group:"settings"`
+	TLSKeyFile       *string  `name:"tls-key-file" help:"PEM file of its private key." placeholder:"FILE" group:"settings"`
+	TLSServerName    *string  `name:"tls-server-name" help:"Name that the brokers' certificates have; default: the host that is dialled." placeholder:"HOST" group:"settings"`
+	TLSMinVersion    *string  `name:"tls-min-version" help:"Least version of TLS, 1.2 or 1.3; default 1.2." placeholder:"VERSION" group:"settings"`
 	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512." placeholder:"NAME" group:"settings"`
 	SASLUser         *string  `name:"sasl-user" help:"The user that the proxy itself logs in as." placeholder:"USER" group:"settings"`
 	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
@@ -100,13 +106,14 @@ type logFlags struct {
 
 // flagNames maps settings to flags where they are not named alike.
 var flagNames = map[string]string{
-	"rules":               "require", // or another, see ruleFlagName
-	"brokers.kind":        "broker-kind",
-	"brokers.probe_topic": "probe-topic",
-	"metrics.listen":      "metrics-listen",
-	"metrics.pprof":       "pprof",
-	"log.level":           "log-level",
-	"log.format":          "log-format",
+	"rules":                "require", // or another, see ruleFlagName
+	"brokers.kind":         "broker-kind",
+	"brokers.probe_topic":  "probe-topic",
+	"metrics.listen":       "metrics-listen",
+	"metrics.pprof":        "pprof",
+	"log.level":            "log-level",
+	"upstream.tls.enabled": "tls",
+	"log.format":           "log-format",
 }
 
 // flagName gives the flag of a setting, as in "limits.max_frame".
@@ -116,7 +123,7 @@ func flagName(path string) string {
 	if assertion, is := strings.CutPrefix(path, "brokers.assert."); is {
 		name, ok = "assert-"+strings.ReplaceAll(assertion, "_", "-"), true
 	}
-	if login, is := strings.CutPrefix(path, "upstream."); is {
+	if login, is := strings.CutPrefix(path, "upstream."); is && !ok {
 		name, ok = strings.NewReplacer("_", "-", ".", "-").Replace(login), true
 	}
 	if !ok {
@@ -152,6 +159,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		Upstream: config.Upstream{SASL: config.SASL{
 			Mechanism: optional(f.SASLMechanism), User: optional(f.SASLUser),
 			PasswordFile: optional(f.SASLPasswordFile), PasswordEnv: optional(f.SASLPasswordEnv),
+		}, TLS: config.UpstreamTLS{
+			CAFile: optional(f.TLSCAFile), CertFile: optional(f.TLSCertFile), KeyFile: optional(f.TLSKeyFile),
+			ServerName: optional(f.TLSServerName), MinVersion: optional(f.TLSMinVersion),
 		}},
 		ViewMaxAge:    optional(f.ViewMaxAge),
 		AdmissionWait: optional(f.AdmissionWait),
@@ -185,6 +195,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},
+	}
+	if f.TLS {
+		d.Upstream.TLS.Enabled = config.Text("true")
 	}
 	if f.Pprof {
 		d.Metrics.Pprof = config.Text("true")

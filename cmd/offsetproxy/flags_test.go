@@ -29,7 +29,7 @@ func leaves(of reflect.Type, prefix string) []string {
 
 // What a file can set, flags can set too, under the name that problems give.
 func TestEverySettingHasAFlag(t *testing.T) {
-	onlyInAFile := []string{"node_ports"}
+	onlyInAFile := []string{"node_ports", "listeners"}
 	var commands cli
 	parser, err := kong.New(&commands, kong.ExplicitGroups(flagGroups), helpVars())
 	if err != nil {
@@ -73,7 +73,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"max-frame", "max-decompressed", "max-produce-partitions", "max-pending-requests", "max-rewritten", "max-held",
 		"max-connections", "dial-timeout", "handshake-timeout", "idle-timeout", "drain-timeout", "max-rule-topics",
 		"producer-keep", "max-producers", "idle-producers",
-		"listen", "advertised-host", "broker-ports", "broker-kind", "probe-topic", "metrics-listen", "log-level", "log-format",
+		"listen", "advertised-host", "broker-ports", "tls-min-version", "tls-server-name", "broker-kind", "probe-topic", "metrics-listen", "log-level", "log-format",
 	} {
 		got := call(t, "", "serve", "--bootstrap", "k:1", "--"+name+"=?")
 		if got.code != exitUsage || !strings.HasPrefix(got.stderr, "offsetproxy: --"+name+": ") {

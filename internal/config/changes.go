@@ -50,6 +50,12 @@ func (e Effective) settings() map[string]any {
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "answer_max": e.AnswerMax, "clock_skew": e.ClockSkew,
 		"log.level": e.LogLevel, "log.format": e.LogFormat, "metrics.listen": e.MetricsListen, "metrics.pprof": e.Pprof,
 	}
+	if len(e.Listeners) > 0 {
+		s["listeners"] = e.Listeners
+	}
+	if e.UpstreamTLS != nil {
+		s["upstream.tls"] = *e.UpstreamTLS
+	}
 	if e.SASL != nil {
 		s["upstream.sasl"] = *e.SASL
 	}

@@ -22,6 +22,8 @@ type Document struct {
 	BrokerPorts Ports `yaml:"broker_ports"`
 	// NodePorts is proxy.Config.NodePorts.
 	NodePorts map[int32]Value `yaml:"node_ports"`
+	// Listeners are proxy.Config.Listeners, in the place of the four above.
+	Listeners []Listener `yaml:"listeners"`
 	// Rules are proxy.Config.Rules, the first match first.
 	Rules []Rule `yaml:"rules"`
 	// DefaultMode is proxy.Config.Default: off, observe, enforce or require.

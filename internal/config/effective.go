@@ -17,10 +17,12 @@ import (
 type Effective struct {
 	// Bootstrap lists the brokers' host:port addresses.
 	Bootstrap []string `json:"bootstrap"`
+	// Listeners are all of them, if the file has a list; else the next four are one.
+	Listeners []EffectiveListener `json:"listeners,omitempty"`
 	// Listen is the host:port that clients connect to first.
-	Listen string `json:"listen"`
+	Listen string `json:"listen,omitempty"`
 	// AdvertisedHost is the host name that clients are told.
-	AdvertisedHost string `json:"advertised_host"`
+	AdvertisedHost string `json:"advertised_host,omitempty"`
 	// BrokerPorts is the range of the brokers' ports as first-last; empty: any
 	// free port for each.
 	BrokerPorts string `json:"broker_ports,omitempty"`
@@ -34,6 +36,8 @@ type Effective struct {
 	FenceID string `json:"fence_id"`
 	// SASL is how the proxy logs in to the brokers; nil: not at all.
 	SASL *EffectiveSASL `json:"upstream_sasl,omitempty"`
+	// UpstreamTLS is what brokers are spoken to with; nil: plain.
+	UpstreamTLS *EffectiveTLS `json:"upstream_tls,omitempty"`
 	// BrokerKind is auto, kafka or kfake.
 	BrokerKind string `json:"broker_kind"`
 	// ProbeTopic is where brokers are probed.
@@ -89,7 +93,7 @@ func (s *Settings) Effective() Effective {
 		Bootstrap:      p.Bootstrap,
 		Listen:         p.Listen,
 		AdvertisedHost: p.AdvertisedHost,
-		BrokerPorts:    brokerPorts(p),
+		BrokerPorts:    portRange(p.BrokerPorts),
 		NodePorts:      p.NodePorts,
 		Rules:          []EffectiveRule{},
 		DefaultMode:    modeNames[p.Default],
@@ -135,6 +139,12 @@ func (s *Settings) Effective() Effective {
 	for _, r := range p.Rules {
 		e.Rules = append(e.Rules, effectiveRule(r))
 	}
+	for _, l := range p.Listeners {
+		e.Listeners = append(e.Listeners, s.effectiveListener(l))
+	}
+	if s.UpstreamTLS != nil {
+		e.UpstreamTLS = effectiveTLS(*s.UpstreamTLS)
+	}
 	if c := p.Credentials; c.Mechanism != proxy.NoLogin {
 		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String()}
 	}
@@ -151,6 +161,16 @@ func (s *Settings) Effective() Effective {
 	return e
 }
 
+// shown are all listeners.
+func (e Effective) shown() []EffectiveListener {
+	if e.Listen == "" {
+		return e.Listeners
+	}
+	return append([]EffectiveListener{{
+		Listen: e.Listen, AdvertisedHost: e.AdvertisedHost, BrokerPorts: e.BrokerPorts, NodePorts: e.NodePorts,
+	}}, e.Listeners...)
+}
+
 // WriteTo writes what is in force for a person to read.
 func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
@@ -164,14 +184,18 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	if e.SASL != nil {
 		line("log in to brokers", "as %s by %s, the password from %s", e.SASL.User, e.SASL.Mechanism, e.SASL.PasswordFrom)
 	}
-	line("clients connect to", "%s, and are told the host %s", e.Listen, e.AdvertisedHost)
-	if first, _, given := strings.Cut(e.BrokerPorts, "-"); given {
-		line("broker ports", "%s: node id n on %s+n", e.BrokerPorts, first)
-	} else {
-		line("broker ports", "any free port for each broker")
+	if e.UpstreamTLS != nil {
+		authorities, certificate := e.UpstreamTLS.CAFile, ""
+		if authorities == "" {
+			authorities = "this system"
+		}
+		if e.UpstreamTLS.CertFile != "" {
+			certificate = ", showing " + e.UpstreamTLS.CertFile
+		}
+		line("speak to brokers", "in TLS %s or later, by the authorities of %s%s", e.UpstreamTLS.MinVersion, authorities, certificate)
 	}
-	for _, node := range slices.Sorted(maps.Keys(e.NodePorts)) {
-		line("", "node id %d on %d", node, e.NodePorts[node])
+	for _, l := range e.shown() {
+		l.write(line)
 	}
 	name, width := "topics, first match", 20
 	for _, r := range e.Rules {
@@ -220,11 +244,4 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := io.WriteString(w, b.String())
 	return int64(n), err
-}
-
-func brokerPorts(p *proxy.Config) string {
-	if p.BrokerPorts == (proxy.PortRange{}) {
-		return ""
-	}
-	return fmt.Sprintf("%d-%d", p.BrokerPorts.First, p.BrokerPorts.Last)
 }

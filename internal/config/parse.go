@@ -20,7 +20,7 @@ const maxFileBytes = 1 << 20
 // later lists keys that the design has and this version does not, so
 // that they are told apart from misspellings.
 var later = map[string]bool{
-	"tls": true, "upstream_tls": true, "sasl": true, "probe_topic": true, "tracing": true,
+	"tracing": true,
 }
 
 // Load reads and understands a file. Errors: *Error, or that of the file.

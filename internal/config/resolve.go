@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ func (d *Document) Resolve() (*Settings, error) {
 	r.rules()
 	r.brokers()
 	r.upstream()
+	r.upstreamTLS()
 	r.limits()
 	r.process()
 	r.together()
@@ -77,82 +77,7 @@ func (r *resolver) addresses() {
 	if len(d.Bootstrap) == 0 {
 		r.wrong(Value{}, "bootstrap", "missing: the host:port of at least one broker")
 	}
-	r.address(d.Listen, "listen", &p.Listen)
-	if v := d.AdvertisedHost; v.given {
-		if !isHost(v.text) {
-			r.wrong(v, "advertised_host", "%q is not a host name or an IP address (no port belongs here: it follows from broker_ports)", v.text)
-		} else {
-			p.AdvertisedHost = v.text
-		}
-	}
-	r.ports()
-}
-
-func (r *resolver) ports() {
-	d, p := r.doc, &r.out.Proxy
-	switch v := d.BrokerPorts.Range; {
-	case v.given:
-		first, last, err := parseRange(v.text)
-		if err != nil {
-			r.wrong(v, "broker_ports", "%v", err)
-		}
-		p.BrokerPorts = proxy.PortRange{First: first, Last: last}
-	case d.BrokerPorts.First.given || d.BrokerPorts.Last.given:
-		first := r.count(d.BrokerPorts.First, "broker_ports.first", 0, 1, maxPort)
-		last := r.count(d.BrokerPorts.Last, "broker_ports.last", 0, 1, maxPort)
-		switch {
-		case !d.BrokerPorts.First.given:
-			r.wrong(d.BrokerPorts.Last, "broker_ports.first", "missing")
-		case !d.BrokerPorts.Last.given:
-			r.wrong(d.BrokerPorts.First, "broker_ports.last", "missing")
-		case first > last:
-			r.wrong(d.BrokerPorts.First, "broker_ports", "first %d is above last %d", first, last)
-		default:
-			p.BrokerPorts = proxy.PortRange{First: first, Last: last}
-		}
-	}
-	listen := portOf(p.Listen)
-	ports := p.BrokerPorts
-	if listen != 0 && ports.First <= listen && listen <= ports.Last {
-		at := d.BrokerPorts.Range
-		if !at.given {
-			at = d.BrokerPorts.First
-		}
-		r.wrong(at, "broker_ports", "%d-%d contains the port of listen, %d", ports.First, ports.Last, listen)
-	}
-
-	users := map[int]int32{}
-	for _, node := range slices.Sorted(maps.Keys(d.NodePorts)) {
-		v := d.NodePorts[node]
-		at := fmt.Sprintf("node_ports.%d", node)
-		port := r.count(v, at, 0, 1, maxPort)
-		if node < 0 {
-			r.wrong(v, at, "node ids are not negative")
-			continue
-		}
-		if port == 0 {
-			if !v.given {
-				r.wrong(v, at, "has no port")
-			}
-			continue
-		}
-		if port == listen {
-			r.wrong(v, at, "%d is the port of listen", port)
-		}
-		if other, taken := users[port]; taken {
-			r.wrong(v, at, "%d is the port of node %d", port, other)
-		}
-		if of := port - ports.First; ports.First <= port && port <= ports.Last && of != int(node) {
-			if _, moved := d.NodePorts[int32(of)]; !moved {
-				r.wrong(v, at, "%d is the port of node %d by broker_ports", port, of)
-			}
-		}
-		users[port] = node
-		if p.NodePorts == nil {
-			p.NodePorts = map[int32]int{}
-		}
-		p.NodePorts[node] = port
-	}
+	r.listeners()
 }
 
 func (r *resolver) brokers() {
@@ -253,22 +178,36 @@ func (r *resolver) together() {
 	if r.out.Pprof && !d.Metrics.Listen.given {
 		r.wrong(d.Metrics.Pprof, "metrics.pprof", "profiles are served beside the metrics, and no metrics.listen says where")
 	}
-	if port := portOf(r.out.MetricsListen); port != 0 {
-		if port == portOf(p.Listen) {
-			r.wrong(d.Metrics.Listen, "metrics.listen", "%d is the port of listen", port)
+	for i, l := range p.AllListeners() {
+		path := ""
+		if p.Listen == "" {
+			path = fmt.Sprintf("listeners[%d].", i)
 		}
-		if b := p.BrokerPorts; b.First <= port && port <= b.Last {
-			r.wrong(d.Metrics.Listen, "metrics.listen", "%d is one of broker_ports", port)
+		r.besideMetrics(path, &l)
+		if host, _, err := splitAddress(l.Listen); err == nil && isUnspecified(host) && l.AdvertisedHost == "" && l.ServerNames == nil {
+			r.note("%slisten is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine", path)
 		}
-		if of := port - portOf(p.Listen) - 1; p.BrokerPorts == (proxy.PortRange{}) && portOf(p.Listen) != 0 && 0 <= of && of < 1000 {
-			r.note("metrics.listen uses %d, where a broker with node id %d would be served; give broker_ports to keep them apart", port, of)
-		}
-	}
-	if host, _, err := splitAddress(p.Listen); err == nil && isUnspecified(host) && p.AdvertisedHost == "" {
-		r.note("listen is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine")
 	}
 	if len(p.Rules) == 0 && p.Default == proxy.ModeOff {
 		r.note("no rule and default mode off: nothing is checked, the proxy only passes through")
+	}
+}
+
+// besideMetrics checks that a listener's ports are not that of the metrics.
+func (r *resolver) besideMetrics(path string, l *proxy.Listener) {
+	port, v := portOf(r.out.MetricsListen), r.doc.Metrics.Listen
+	if port == 0 {
+		return
+	}
+	listen := portOf(l.Listen)
+	if port == listen {
+		r.wrong(v, "metrics.listen", "%d is the port of %slisten", port, path)
+	}
+	if b := l.BrokerPorts; b.First <= port && port <= b.Last {
+		r.wrong(v, "metrics.listen", "%d is one of %sbroker_ports", port, path)
+	}
+	if of := port - listen - 1; l.BrokerPorts == (proxy.PortRange{}) && l.ServerNames == nil && listen != 0 && 0 <= of && of < 1000 {
+		r.note("metrics.listen uses %d, where a broker with node id %d would be served; give %sbroker_ports to keep them apart", port, of, path)
 	}
 }
 
@@ -308,10 +247,10 @@ func inequality(p *proxy.Config, l proxy.BrokerLimits) string {
 	return fmt.Sprintf("half of producer.id.expiration.ms (%s) must be more than %s = %s", duration(l.ProducerExpiry), strings.Join(parts, " + "), duration(sum))
 }
 
-// first gives the first value that has a place in a file.
+// first gives the first value that is given.
 func first(vs ...Value) Value {
 	for _, v := range vs {
-		if v.at != nil {
+		if v.given {
 			return v
 		}
 	}

@@ -24,6 +24,13 @@ type Settings struct {
 	Proxy proxy.Config
 	// Password is where that of Proxy.Credentials stands; zero: no login.
 	Password Secret
+	// ListenerTLS has what listeners with TLS need, by their names. Their
+	// proxy.Listener.TLS says only that it is wanted: whoever starts the proxy reads
+	// the files.
+	ListenerTLS map[string]TLSFiles
+	// UpstreamTLS is what brokers are spoken to with; nil: plain. Whoever starts the
+	// proxy has its Dial do so.
+	UpstreamTLS *TLSFiles
 	// LogLevel is the least level that is logged; default info.
 	LogLevel slog.Level
 	// LogFormat is the form of log lines; default FormatText.

@@ -15,6 +15,8 @@ import (
 type Upstream struct {
 	// SASL is proxy.Config.Credentials.
 	SASL SASL `yaml:"sasl"`
+	// TLS is what brokers are spoken to with.
+	TLS UpstreamTLS `yaml:"tls"`
 }
 
 // SASL is how the proxy logs in. Its password stands elsewhere.

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/offsetproxy/offsetproxy/proxy"
+)
+
+// EffectiveListener is one listener of an Effective, in the words of the file.
+type EffectiveListener struct {
+	// Name stands for it in logs and metrics.
+	Name string `json:"name"`
+	// Listen is the host:port that clients connect to first.
+	Listen string `json:"listen"`
+	// AdvertisedHost is the host name that clients are told.
+	AdvertisedHost string `json:"advertised_host,omitempty"`
+	// BrokerPorts is the range of the brokers' ports as first-last.
+	BrokerPorts string `json:"broker_ports,omitempty"`
+	// NodePorts are exceptions, port by node id.
+	NodePorts map[int32]int `json:"node_ports,omitempty"`
+	// ServerNames is how brokers are told apart on one port; nil: by ports.
+	ServerNames *EffectiveServerNames `json:"server_names,omitempty"`
+	// TLS is what clients are spoken to with; nil: plain.
+	TLS *EffectiveTLS `json:"tls,omitempty"`
+}
+
+// EffectiveServerNames is server_names.
+type EffectiveServerNames struct {
+	// Domain is what brokers' names end in.
+	Domain string `json:"domain"`
+	// Bootstrap is the name that clients connect to first.
+	Bootstrap string `json:"bootstrap"`
+	// Port is what clients are told; 0: that of listen.
+	Port int `json:"port,omitempty"`
+}
+
+// EffectiveTLS is one side of TLS, by the names of its files.
+type EffectiveTLS struct {
+	// CertFile is the path of TLSFiles.Cert.
+	CertFile string `json:"cert_file,omitempty"`
+	// KeyFile is the path of TLSFiles.Key.
+	KeyFile string `json:"key_file,omitempty"`
+	// CAFile is the path of TLSFiles.CA.
+	CAFile string `json:"ca_file,omitempty"`
+	// ClientAuth is none, want or require; empty for brokers.
+	ClientAuth string `json:"client_auth,omitempty"`
+	// ServerName is what brokers are asked for; empty: the host that is dialled.
+	ServerName string `json:"server_name,omitempty"`
+	// MinVersion is 1.2 or 1.3.
+	MinVersion string `json:"min_version"`
+}
+
+var clientAuthNames = map[tls.ClientAuthType]string{
+	tls.NoClientCert: "none", tls.VerifyClientCertIfGiven: "want", tls.RequireAndVerifyClientCert: "require",
+}
+
+func effectiveTLS(f TLSFiles) *EffectiveTLS {
+	e := &EffectiveTLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, ServerName: f.ServerName}
+	for name, version := range tlsVersions {
+		if version == f.MinVersion {
+			e.MinVersion = name
+		}
+	}
+	return e
+}
+
+func (s *Settings) effectiveListener(l proxy.Listener) EffectiveListener {
+	e := EffectiveListener{
+		Name: l.Name, Listen: l.Listen, AdvertisedHost: l.AdvertisedHost, BrokerPorts: portRange(l.BrokerPorts), NodePorts: l.NodePorts,
+	}
+	if n := l.ServerNames; n != nil {
+		e.ServerNames = &EffectiveServerNames{Domain: n.Domain, Bootstrap: n.Bootstrap, Port: n.Port}
+	}
+	if files, secured := s.ListenerTLS[l.Name]; secured {
+		e.TLS = effectiveTLS(files)
+		e.TLS.ClientAuth = clientAuthNames[files.ClientAuth]
+	}
+	return e
+}
+
+// write tells a listener to a person.
+func (e EffectiveListener) write(line func(name, format string, args ...any)) {
+	switch n := e.ServerNames; {
+	case n != nil:
+		port := "the port of it"
+		if n.Port != 0 {
+			port = strconv.Itoa(n.Port)
+		}
+		line("clients connect to", "%s as %s, and are told broker-<node id>.%s and %s", e.Listen, n.Bootstrap, n.Domain, port)
+	default:
+		line("clients connect to", "%s, and are told the host %s", e.Listen, e.AdvertisedHost)
+		if first, _, given := strings.Cut(e.BrokerPorts, "-"); given {
+			line("broker ports", "%s: node id n on %s+n", e.BrokerPorts, first)
+		} else {
+			line("broker ports", "any free port for each broker")
+		}
+		for _, node := range slices.Sorted(maps.Keys(e.NodePorts)) {
+			line("", "node id %d on %d", node, e.NodePorts[node])
+		}
+	}
+	if e.TLS != nil {
+		clients := "are not asked who they are"
+		if e.TLS.ClientAuth != "none" {
+			clients = fmt.Sprintf("show certificates (%s) of the authorities in %s", e.TLS.ClientAuth, e.TLS.CAFile)
+		}
+		line("", "in TLS %s or later by %s; clients %s", e.TLS.MinVersion, e.TLS.CertFile, clients)
+	}
+}
+
+func portRange(r proxy.PortRange) string {
+	if r == (proxy.PortRange{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
