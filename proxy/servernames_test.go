@@ -1,47 +1,19 @@
 package proxy_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/offsetproxy/offsetproxy/internal/certtest"
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
 	"github.com/offsetproxy/offsetproxy/proxy"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-// certificate makes one that is its own authority, for these names.
-func certificate(t *testing.T, names ...string) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: names, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
 
 // Brokers on one port are told apart by the name that clients ask for, beside a
 // plain listener where they have ports of their own.
@@ -69,7 +41,8 @@ func TestBrokersAreServedByServerName(t *testing.T) {
 		})
 	}
 	close(up)
-	cert, roots := certificate(t, "kafka.test", "*.kafka.test")
+	authority := certtest.NewAuthority(t, "authority")
+	cert, roots := authority.Sign(time.Hour, "kafka.test", "*.kafka.test"), authority.Pool()
 	p := start(t, proxy.Config{
 		Bootstrap: []string{servers[0].Addr()},
 		Listeners: []proxy.Listener{{

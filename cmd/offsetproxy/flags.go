@@ -220,7 +220,7 @@ func resolveFlags(d *config.Document) (*config.Settings, error) {
 }
 
 // besideFile lists the flags that may accompany --config.
-var besideFile = map[string]bool{"config": true, "log-level": true, "log-format": true, "unsafe": true}
+var besideFile = map[string]bool{"config": true, "log-level": true, "log-format": true, "no-watch": true, "unsafe": true}
 
 // settings takes everything from the file, or everything from flags.
 func (c *serveCmd) settings(parsed *kong.Context) (*config.Settings, error) {

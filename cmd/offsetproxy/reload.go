@@ -26,6 +26,9 @@ type reloader struct {
 	// hangups asks for it; sent by the runtime, never closed. Capacity 1: signals
 	// that come while one waits ask for the same.
 	hangups <-chan os.Signal
+	// changes asks for it because the file has changed; sent by its watcher, never
+	// closed, capacity 1.
+	changes chan struct{}
 
 	// started is what the proxy runs with but for its rules, those of rules.
 	started config.Effective
@@ -42,7 +45,7 @@ type rulesInForce struct {
 }
 
 func newReloader(settings *config.Settings, file string, load func() (*config.Settings, error), logger *slog.Logger, hangups <-chan os.Signal) *reloader {
-	r := &reloader{file: file, load: load, logger: logger, hangups: hangups, started: settings.Effective()}
+	r := &reloader{file: file, load: load, logger: logger, hangups: hangups, changes: make(chan struct{}, 1), started: settings.Effective()}
 	r.rules.Store(&rulesInForce{r.started.RulesHash(), time.Now()})
 	return r
 }
@@ -70,11 +73,7 @@ func (r *reloader) measure(meter metric.Meter) error {
 	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(reloads, r.taken.Load(), result("taken"))
 		o.ObserveInt64(reloads, r.refused.Load(), result("refused"))
-		one := int64(0)
-		if r.failed.Load() {
-			one = 1
-		}
-		o.ObserveInt64(failed, one)
+		o.ObserveInt64(failed, boolToInt(r.failed.Load()))
 		rules := r.rules.Load()
 		o.ObserveInt64(since, rules.since.Unix(), metric.WithAttributes(attribute.String("hash", rules.hash)))
 		return nil
@@ -83,6 +82,15 @@ func (r *reloader) measure(meter metric.Meter) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil
+}
+
+// changed asks for the file to be read again soon. It may be called from any
+// goroutine.
+func (r *reloader) changed() {
+	select {
+	case r.changes <- struct{}{}:
+	default:
+	}
 }
 
 // reload reads the configuration and has p take over its rules, or says why not.

@@ -54,7 +54,7 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	defer cluster.Close()
 	file := newConfigFile(t, "bootstrap: "+cluster.Addrs()[0]+"\nlisten: 127.0.0.1:0\nbrokers: {kind: kfake}\nmetrics: {listen: 127.0.0.1:0}\n")
 	file.write(t, "")
-	p := startProcess(t, "serve", "--config", file.name, "--log-format", "json")
+	p := startProcess(t, "serve", "--config", file.name, "--no-watch", "--log-format", "json")
 	serving := p.awaitServing(t)
 	appendAt := func(expect string) int {
 		return call(t, "", "append", "--bootstrap", serving.Listen, "--topic", "events", "--expect", expect, "v").code

@@ -11,11 +11,13 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/internal/filewatch"
 	"github.com/offsetproxy/offsetproxy/internal/version"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -25,7 +27,8 @@ type serveCmd struct {
 	settingFlags
 	logFlags
 	proofFlags
-	Unsafe bool `help:"Check only a cache and never fence: loses races. For demonstrations."`
+	NoWatch bool `help:"Read the file again on SIGHUP only, not when it changes."`
+	Unsafe  bool `help:"Check only a cache and never fence: loses races. For demonstrations."`
 }
 
 // Help adds to the command's help.
@@ -35,9 +38,11 @@ func (serveCmd) Help() string {
 error; the line "serving" has the addresses once clients can connect. Until then
 /readyz says 503.
 
-SIGHUP reads the file again. Its rules are in force for every request that comes
-from then on; what else has changed is named in a warning and takes effect after
-a restart. A file that is wrong is refused in the log, and nothing changes.
+When the file changes, or on SIGHUP, it is read again. Its rules are in force for
+every request that comes from then on; what else has changed is named in a warning
+and takes effect after a restart. A file that is wrong is refused in the log, and
+nothing changes. Certificates, keys and authorities are read again when their files
+change, for connections from then on.
 
 SIGTERM or SIGINT drains: no new connections, requests in flight are finished
 (at most drain_timeout). A second one ends the process at once. Exit status: 0
@@ -56,6 +61,12 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
+	var reloads *reloader
+	var watched []string
+	if c.Config != "" && !c.NoWatch {
+		watched = append(watched, c.Config)
+	}
+	watcher := filewatch.New(func() { reloads.changed() }, watched...)
 	settings, err := c.settings(parsed)
 	if err != nil {
 		return err
@@ -76,7 +87,11 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		logger.Error("UNSAFE: the fence is off; appends are checked against a cache only and will be acknowledged at other offsets than promised")
 	}
 	settings.Proxy.Logger = logger
-	reloads := newReloader(settings, c.Config, c.fromFile, logger, hangups)
+	certs, err := secure(settings, logger)
+	if err != nil {
+		return err
+	}
+	reloads = newReloader(settings, c.Config, c.fromFile, logger, hangups)
 	if err := c.prove(logger); err != nil {
 		return err
 	}
@@ -88,12 +103,18 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		settings.Proxy.Meter = admin.meter
-		if err := reloads.measure(admin.meter); err != nil {
+		if err := errors.Join(reloads.measure(admin.meter), certs.measure(admin.meter)); err != nil {
 			return errors.Join(err, admin.close())
 		}
 		logger.Info("admin endpoints open", "admin", admin.addr())
 	}
+	watching, endWatching := context.WithCancel(env.ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { watcher.Run(watching, logger) })
+	watchers.Go(func() { certs.run(watching) })
 	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin, reloads), admin.close())
+	endWatching()
+	watchers.Wait()
 	if err == nil {
 		logger.Info("stopped")
 	}
@@ -110,6 +131,9 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloa
 		return err
 	}
 	attrs := []any{"listen", p.Addr(), "brokers", brokerList(p.BrokerAddrs())}
+	if others := p.Serving()[1:]; len(others) > 0 {
+		attrs = append(attrs, slog.Group("others", listenerList(others)...))
+	}
 	if admin != nil {
 		attrs = append(attrs, "admin", admin.addr())
 	}
@@ -119,6 +143,9 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloa
 	for {
 		select {
 		case <-reloads.hangups:
+			reloads.reload(p.Proxy)
+			continue
+		case <-reloads.changes:
 			reloads.reload(p.Proxy)
 			continue
 		case <-ctx.Done():
@@ -136,6 +163,15 @@ func newLogger(w io.Writer, level slog.Level, format config.Format) *slog.Logger
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// listenerList writes where clients are served, by the listeners' names.
+func listenerList(all []proxy.Serving) []any {
+	var list []any
+	for _, s := range all {
+		list = append(list, slog.Group(s.Name, "listen", s.Addr, "brokers", brokerList(s.Brokers)))
+	}
+	return list
 }
 
 // brokerList writes broker addresses as "0=host:port 1=host:port".

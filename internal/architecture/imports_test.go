@@ -23,18 +23,21 @@ var mayImport = map[string][]string{
 	"proxy/prober":   {"wire", "partitionstate"},
 	"proxy":          {"wire", "fence", "proxy/prober", "partitionstate"},
 
-	"internal/config":   {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
-	"internal/appender": {},
-	"internal/race":     {"internal/appender"},
-	"internal/verify":   {"internal/appender"},
-	"internal/embedded": {},
-	"internal/version":  {},
+	"internal/config":    {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles"},
+	"internal/tlsfiles":  {},
+	"internal/filewatch": {},
+	"internal/appender":  {},
+	"internal/race":      {"internal/appender"},
+	"internal/verify":    {"internal/appender"},
+	"internal/embedded":  {},
+	"internal/version":   {},
 	"cmd/offsetproxy": {
-		"internal/appender", "internal/config", "internal/embedded", "internal/race", "internal/verify", "internal/version",
+		"internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
 	"internal/architecture":                  {},
+	"internal/certtest":                      {},
 	"internal/kafkatest":                     {"wire"},
 	"internal/kafkacluster":                  {},
 	"internal/kafkacluster/cmd/kafkacluster": {"internal/kafkacluster"},
@@ -49,15 +52,16 @@ var mayImport = map[string][]string{
 
 // testMayImport adds what the tests of a package may import besides.
 var testMayImport = map[string][]string{
-	"proxy":           {"internal/kafkatest", "internal/embedded", "internal/appender", "internal/race"},
-	"proxy/prober":    {"internal/kafkatest", "internal/embedded"},
-	"cmd/offsetproxy": {"internal/kafkatest"},
-	"bench":           {"internal/embedded"},
-	"internal/verify": {"internal/kafkatest", "internal/embedded", "proxy"},
+	"proxy":             {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/race"},
+	"proxy/prober":      {"internal/kafkatest", "internal/embedded"},
+	"cmd/offsetproxy":   {"internal/certtest", "internal/kafkatest"},
+	"internal/tlsfiles": {"internal/certtest"},
+	"bench":             {"internal/embedded"},
+	"internal/verify":   {"internal/kafkatest", "internal/embedded", "proxy"},
 }
 
 // testOnly packages must not get into the program.
-var testOnly = []string{"internal/kafkatest", "internal/kafkacluster", "internal/architecture", "e2e"}
+var testOnly = []string{"internal/certtest", "internal/kafkatest", "internal/kafkacluster", "internal/architecture", "e2e"}
 
 // outsideOf lists the packages outside the standard library that a layer may
 // import directly, by prefix; a package that is not listed may import any.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
@@ -41,11 +42,11 @@ type EffectiveServerNames struct {
 
 // EffectiveTLS is one side of TLS, by the names of its files.
 type EffectiveTLS struct {
-	// CertFile is the path of TLSFiles.Cert.
+	// CertFile is the path of tlsfiles.Files.Cert.
 	CertFile string `json:"cert_file,omitempty"`
-	// KeyFile is the path of TLSFiles.Key.
+	// KeyFile is the path of tlsfiles.Files.Key.
 	KeyFile string `json:"key_file,omitempty"`
-	// CAFile is the path of TLSFiles.CA.
+	// CAFile is the path of tlsfiles.Files.CA.
 	CAFile string `json:"ca_file,omitempty"`
 	// ClientAuth is none, want or require; empty for brokers.
 	ClientAuth string `json:"client_auth,omitempty"`
@@ -59,7 +60,7 @@ var clientAuthNames = map[tls.ClientAuthType]string{
 	tls.NoClientCert: "none", tls.VerifyClientCertIfGiven: "want", tls.RequireAndVerifyClientCert: "require",
 }
 
-func effectiveTLS(f TLSFiles) *EffectiveTLS {
+func effectiveTLS(f tlsfiles.Files) *EffectiveTLS {
 	e := &EffectiveTLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, ServerName: f.ServerName}
 	for name, version := range tlsVersions {
 		if version == f.MinVersion {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
@@ -49,7 +50,7 @@ func TestListeners(t *testing.T) {
 	if diff := cmp.Diff(want, effective.Listeners); diff != "" {
 		t.Errorf("listeners (-want +got):\n%s", diff)
 	}
-	upstream := TLSFiles{Cert: "/k/tls.crt", Key: "/k/tls.key", CA: "/k/ca.crt", MinVersion: tls.VersionTLS12, ServerName: "kafka.internal"}
+	upstream := tlsfiles.Files{Cert: "/k/tls.crt", Key: "/k/tls.key", CA: "/k/ca.crt", MinVersion: tls.VersionTLS12, ServerName: "kafka.internal"}
 	if got.UpstreamTLS == nil || *got.UpstreamTLS != upstream {
 		t.Errorf("upstream: got %+v, want %+v", got.UpstreamTLS, upstream)
 	}

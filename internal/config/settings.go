@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
@@ -27,10 +28,10 @@ type Settings struct {
 	// ListenerTLS has what listeners with TLS need, by their names. Their
 	// proxy.Listener.TLS says only that it is wanted: whoever starts the proxy reads
 	// the files.
-	ListenerTLS map[string]TLSFiles
+	ListenerTLS map[string]tlsfiles.Files
 	// UpstreamTLS is what brokers are spoken to with; nil: plain. Whoever starts the
 	// proxy has its Dial do so.
-	UpstreamTLS *TLSFiles
+	UpstreamTLS *tlsfiles.Files
 	// LogLevel is the least level that is logged; default info.
 	LogLevel slog.Level
 	// LogFormat is the form of log lines; default FormatText.

@@ -5,21 +5,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 // ListenerTLS is what clients are spoken to with; absent: plain.
 type ListenerTLS struct {
-	// CertFile is TLSFiles.Cert.
+	// CertFile is tlsfiles.Files.Cert.
 	CertFile Value `yaml:"cert_file"`
-	// KeyFile is TLSFiles.Key.
+	// KeyFile is tlsfiles.Files.Key.
 	KeyFile Value `yaml:"key_file"`
-	// ClientCAFile is TLSFiles.CA: what clients' certificates are checked against.
+	// ClientCAFile is tlsfiles.Files.CA: what clients' certificates are checked against.
 	ClientCAFile Value `yaml:"client_ca_file"`
 	// ClientAuth is none, want or require; default: require if there is a
 	// ClientCAFile, else none.
 	ClientAuth Value `yaml:"client_auth"`
-	// MinVersion is TLSFiles.MinVersion: 1.2 or 1.3.
+	// MinVersion is tlsfiles.Files.MinVersion: 1.2 or 1.3.
 	MinVersion Value `yaml:"min_version"`
 }
 
@@ -27,36 +28,16 @@ type ListenerTLS struct {
 type UpstreamTLS struct {
 	// Enabled is true or false; default: true if any other key is given.
 	Enabled Value `yaml:"enabled"`
-	// CAFile is TLSFiles.CA; default: the authorities of the system.
+	// CAFile is tlsfiles.Files.CA; default: the authorities of the system.
 	CAFile Value `yaml:"ca_file"`
-	// CertFile is TLSFiles.Cert, if brokers ask who one is.
+	// CertFile is tlsfiles.Files.Cert, if brokers ask who one is.
 	CertFile Value `yaml:"cert_file"`
-	// KeyFile is TLSFiles.Key.
+	// KeyFile is tlsfiles.Files.Key.
 	KeyFile Value `yaml:"key_file"`
-	// ServerName is TLSFiles.ServerName.
+	// ServerName is tlsfiles.Files.ServerName.
 	ServerName Value `yaml:"server_name"`
-	// MinVersion is TLSFiles.MinVersion: 1.2 or 1.3.
+	// MinVersion is tlsfiles.Files.MinVersion: 1.2 or 1.3.
 	MinVersion Value `yaml:"min_version"`
-}
-
-// TLSFiles is one side of TLS, with its files by name: they are read by whoever
-// uses them, and again when they change.
-type TLSFiles struct {
-	// Cert is a PEM file of this side's certificate with what leads to its
-	// authority; empty: none.
-	Cert string
-	// Key is a PEM file of its private key; empty with Cert.
-	Key string
-	// CA is a PEM file of the authorities of the other side's certificates; empty:
-	// the system's, or no certificate is asked for.
-	CA string
-	// ClientAuth says what is asked of clients; for brokers it means nothing.
-	ClientAuth tls.ClientAuthType
-	// MinVersion is the least version of the protocol that is spoken.
-	MinVersion uint16
-	// ServerName is the name that brokers' certificates must have, and that they are
-	// asked for (SNI); empty: the host that is dialled.
-	ServerName string
 }
 
 // defaultMinVersion is the least that is spoken if nothing is said.
@@ -73,7 +54,7 @@ func (r *resolver) listenerTLS(d ListenerTLS, path string, l *proxy.Listener) {
 		}
 		return
 	}
-	files := &TLSFiles{Cert: d.CertFile.text, Key: d.KeyFile.text, CA: d.ClientCAFile.text, MinVersion: r.minVersion(d.MinVersion, path)}
+	files := &tlsfiles.Files{Cert: d.CertFile.text, Key: d.KeyFile.text, CA: d.ClientCAFile.text, MinVersion: r.minVersion(d.MinVersion, path)}
 	if files.Cert == "" {
 		r.wrong(place, path+".cert_file", "missing: the PEM file with the certificate that clients are shown")
 	}
@@ -93,7 +74,7 @@ func (r *resolver) listenerTLS(d ListenerTLS, path string, l *proxy.Listener) {
 		r.wrong(d.ClientAuth, path+".client_ca_file", "missing: what clients' certificates are checked against")
 	}
 	if r.out.ListenerTLS == nil {
-		r.out.ListenerTLS = map[string]TLSFiles{}
+		r.out.ListenerTLS = map[string]tlsfiles.Files{}
 	}
 	r.out.ListenerTLS[l.Name] = *files
 	// Whoever starts the proxy reads the files.
@@ -108,7 +89,7 @@ func (r *resolver) upstreamTLS() {
 	if !enabled {
 		return
 	}
-	files := &TLSFiles{
+	files := &tlsfiles.Files{
 		Cert: d.CertFile.text, Key: d.KeyFile.text, CA: d.CAFile.text, ServerName: d.ServerName.text,
 		MinVersion: r.minVersion(d.MinVersion, path),
 	}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/internal/filewatch"
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
+)
+
+// soonExpired is how long before a certificate expires it is warned of at start and
+// when it is read.
+const soonExpired = 14 * 24 * time.Hour
+
+// upstreamSide names the certificates that brokers are shown and trusted by.
+const upstreamSide = "upstream"
+
+// certificates are the TLS files of all sides, read again when they change.
+type certificates struct {
+	logger  *slog.Logger
+	stores  map[string]*tlsfiles.Store // by listener, and upstreamSide
+	watcher *filewatch.Watcher
+
+	taken, refused atomic.Int64
+	failed         atomic.Bool // the last files that changed were refused
+}
+
+// secure reads the TLS files that settings name, and has the proxy use them.
+func secure(settings *config.Settings, logger *slog.Logger) (*certificates, error) {
+	sides := map[string]tlsfiles.Files{}
+	for name, files := range settings.ListenerTLS {
+		sides["listener "+name] = files
+	}
+	if settings.UpstreamTLS != nil {
+		sides[upstreamSide] = *settings.UpstreamTLS
+	}
+	var names []string
+	for _, files := range sides {
+		names = append(names, files.Names()...)
+	}
+	slices.Sort(names)
+	c := &certificates{logger: logger, stores: map[string]*tlsfiles.Store{}}
+	// Before they are read, so that no change is missed.
+	c.watcher = filewatch.New(c.reload, slices.Compact(names)...)
+	var wrong []error
+	for side, files := range sides {
+		store, err := tlsfiles.Load(files)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("TLS of %s: %w", side, err))
+			continue
+		}
+		c.stores[side] = store
+		c.warnOfExpiry(side, store)
+	}
+	if len(wrong) > 0 {
+		return nil, &exitError{exitUsage, errors.Join(wrong...)}
+	}
+	for i := range settings.Proxy.Listeners {
+		l := &settings.Proxy.Listeners[i]
+		store := c.stores["listener "+l.Name]
+		if store == nil {
+			continue
+		}
+		l.TLS = store.Server()
+		if n := l.ServerNames; n != nil {
+			for _, host := range []string{n.Bootstrap, "broker-0." + n.Domain} {
+				if err := store.Covers(host); err != nil {
+					logger.Warn("clients will not accept the certificate for a name that they are told", "listener", l.Name, "name", host, "err", err)
+				}
+			}
+		}
+	}
+	if store := c.stores[upstreamSide]; store != nil {
+		settings.Proxy.Dial = (&tlsfiles.Dialer{Store: store}).DialContext
+	}
+	return c, nil
+}
+
+// run takes over what the files hold from now on, until ctx ends.
+func (c *certificates) run(ctx context.Context) { c.watcher.Run(ctx, c.logger) }
+
+// reload takes over what the files hold, or says why not.
+func (c *certificates) reload() {
+	failed := false
+	for _, side := range slices.Sorted(maps.Keys(c.stores)) {
+		store := c.stores[side]
+		before := store.NotAfter()
+		if err := store.Reload(); err != nil {
+			failed = true
+			c.logger.Error("TLS files refused, so those read before stay in force: mend them, they are read again when they change", "side", side, "err", err)
+			continue
+		}
+		c.logger.Info("TLS files read again", "side", side, "expires", store.NotAfter(), "expired_before", before)
+		c.warnOfExpiry(side, store)
+	}
+	c.failed.Store(failed)
+	if failed {
+		c.refused.Add(1)
+	} else {
+		c.taken.Add(1)
+	}
+}
+
+func (c *certificates) warnOfExpiry(side string, store *tlsfiles.Store) {
+	if at := store.NotAfter(); !at.IsZero() && time.Until(at) < soonExpired {
+		c.logger.Warn("a certificate expires soon, or has: renew it, the files are read again when they change", "side", side, "expires", at)
+	}
+}
+
+// measure registers what is measured.
+func (c *certificates) measure(meter metric.Meter) error {
+	expiry, err := meter.Int64ObservableGauge("offsetproxy.tls.expires", metric.WithUnit("s"),
+		metric.WithDescription("When the certificate of a side expires, or the authorities that it trusts, in seconds since 1970, by side: upstream, or a listener."))
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	reloads, err := meter.Int64ObservableCounter("offsetproxy.tls.reloads", metric.WithUnit("{reload}"),
+		metric.WithDescription("Times that TLS files changed and were read again, by result: taken over, or refused so that those before stay."))
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	failed, err := meter.Int64ObservableGauge("offsetproxy.tls.reload_failed", metric.WithUnit("{side}"),
+		metric.WithDescription("1 while TLS files that changed are refused and those before in force, else 0."))
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for side, store := range c.stores {
+			if at := store.NotAfter(); !at.IsZero() {
+				o.ObserveInt64(expiry, at.Unix(), metric.WithAttributes(attribute.String("side", side)))
+			}
+		}
+		o.ObserveInt64(reloads, c.taken.Load(), metric.WithAttributes(attribute.String("result", "taken")))
+		o.ObserveInt64(reloads, c.refused.Load(), metric.WithAttributes(attribute.String("result", "refused")))
+		o.ObserveInt64(failed, boolToInt(c.failed.Load()))
+		return nil
+	}, expiry, reloads, failed)
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
+
+func boolToInt(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

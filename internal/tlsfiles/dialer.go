@@ -1,0 +1,63 @@
+package tlsfiles
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Dialer opens connections in TLS. It may be used concurrently.
+type Dialer struct {
+	// Store has the files.
+	Store *Store
+	// Dial opens what TLS is spoken over; nil: a net.Dialer's DialContext.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// DialContext connects and speaks TLS, both before ctx ends. Its errors say what an
+// operator can do.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := d.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	conn, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	cfg := d.Store.Client(host)
+	secured := tls.Client(conn, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS with %s: %w", address, advise(err, cfg.ServerName))
+	}
+	return secured, nil
+}
+
+// advise adds what to do.
+func advise(err error, name string) error {
+	var (
+		noRecord  tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+		other     x509.HostnameError
+		expired   x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &noRecord):
+		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: upstream.tls.ca_file must hold the authority of the brokers' certificates", err)
+	case errors.As(err, &other):
+		return fmt.Errorf("%w: the certificate is for other names than %q: upstream.tls.server_name says which one to ask for", err, name)
+	case errors.As(err, &expired) && expired.Reason == x509.Expired:
+		return fmt.Errorf("%w: renew the broker's certificate, or look at this machine's clock", err)
+	}
+	return err
+}
