@@ -48,10 +48,13 @@ func checkVersion(key, version int16) error {
 }
 
 // narrow cuts the version ranges of an ApiVersions answer to what the proxy
-// can serve. An API of which nothing is left is left out.
-func narrow(keys []kmsg.ApiVersionsResponseApiKey) []kmsg.ApiVersionsResponseApiKey {
+// can serve and the listener shows. An API of which nothing is left is left out.
+func narrow(access *Access, keys []kmsg.ApiVersionsResponseApiKey) []kmsg.ApiVersionsResponseApiKey {
 	kept := keys[:0]
 	for _, k := range keys {
+		if !access.shows(k.ApiKey) {
+			continue
+		}
 		if limit, limited := apiLimits[k.ApiKey]; limited {
 			k.MinVersion = max(k.MinVersion, limit.min)
 			k.MaxVersion = min(k.MaxVersion, limit.max)
@@ -70,7 +73,7 @@ func narrow(keys []kmsg.ApiVersionsResponseApiKey) []kmsg.ApiVersionsResponseApi
 // narrowAnswer narrows the body of an ApiVersions answer. A broker that does
 // not know the version asked for answers error 35 in version 0 (KIP-511),
 // which is relayed as that.
-func narrowAnswer(version int16, body []byte) (*kmsg.ApiVersionsResponse, error) {
+func narrowAnswer(access *Access, version int16, body []byte) (*kmsg.ApiVersionsResponse, error) {
 	answer := kmsg.NewPtrApiVersionsResponse()
 	if len(body) >= 2 && int16(binary.BigEndian.Uint16(body)) == kerr.UnsupportedVersion.Code {
 		version = 0
@@ -79,7 +82,7 @@ func narrowAnswer(version int16, body []byte) (*kmsg.ApiVersionsResponse, error)
 	if err := answer.ReadFrom(body); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	answer.ApiKeys = narrow(answer.ApiKeys)
+	answer.ApiKeys = narrow(access, answer.ApiKeys)
 	return answer, nil
 }
 

@@ -32,6 +32,8 @@ type Listener struct {
 	// TLS, if not nil, is what clients are spoken to with. Its callbacks are called
 	// by several goroutines. It is not copied, and must not change.
 	TLS *tls.Config
+	// Access bounds what may be asked here; the zero value: nothing.
+	Access Access
 }
 
 // ServerNames is how brokers are told apart by the server name of TLS (RFC 6066,
@@ -147,6 +149,9 @@ func (l *Listener) fillIn() *ConfigError {
 	}
 	if l.Name == "" {
 		l.Name = l.Listen
+	}
+	if bad := l.Access.validate(); bad != nil {
+		return bad
 	}
 	if l.ServerNames != nil {
 		if l.TLS == nil {

@@ -49,6 +49,7 @@ type metrics struct {
 	accepted    atomic.Int64
 	requests    [unknownKey + 1]atomic.Int64
 	rewritten   [unknownKey + 1]atomic.Int64
+	denied      [unknownKey + 1]atomic.Int64
 	bytesIn     atomic.Int64
 	bytesOut    atomic.Int64
 	unmapped    atomic.Int64
@@ -120,6 +121,8 @@ var instruments = []instrument{
 		single(func(m *metrics) int64 { return m.accepted.Load() })},
 	{"offsetproxy.requests", "{request}", "Requests received, by api.", false,
 		byKey(func(m *metrics) *[unknownKey + 1]atomic.Int64 { return &m.requests })},
+	{"offsetproxy.requests.denied", "{request}", "Requests that may not be made at their listener, by api.", false,
+		byKey(func(m *metrics) *[unknownKey + 1]atomic.Int64 { return &m.denied })},
 	{"offsetproxy.answers.rewritten", "{answer}", "Answers in which versions or broker addresses were replaced, by api.", false,
 		byKey(func(m *metrics) *[unknownKey + 1]atomic.Int64 { return &m.rewritten })},
 	{"offsetproxy.received", "By", "Bytes of requests received from clients.", false,

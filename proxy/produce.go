@@ -73,12 +73,17 @@ func (f *fencing) unreachable(c *conn, book *ruleBook, h wire.RequestHeader, fra
 
 // giveBack has a client send a request again of which nothing was sent.
 func (f *fencing) giveBack(c *conn, h wire.RequestHeader, view *wire.Produce, message string) error {
+	return f.refuseAll(c, h, view, kerr.NotLeaderForPartition.Code, message)
+}
+
+// refuseAll answers a request of which nothing was sent.
+func (f *fencing) refuseAll(c *conn, h wire.RequestHeader, view *wire.Produce, code int16, message string) error {
 	x, err := f.newExchange(c, h, view)
 	if err != nil {
 		return err
 	}
 	for i := range x.entries {
-		x.refuse(&x.entries[i], kerr.NotLeaderForPartition.Code, message)
+		x.refuse(&x.entries[i], code, message)
 	}
 	return nil
 }

@@ -25,6 +25,9 @@ func (c *conn) handle() error {
 		// Brokers close such a connection; kfake would end the process.
 		return fmt.Errorf("%w: api key %d is not known", errUnsupportedVersion, h.APIKey)
 	}
+	if a := &c.entrance.Access; a.bounds() && !a.allows(h.APIKey) {
+		return c.deny(h)
+	}
 	if h.APIKey == int16(kmsg.Produce) {
 		return c.handleProduce(h)
 	}
@@ -103,7 +106,10 @@ func (c *conn) report(err error) {
 	log := c.p.cfg.Logger
 	remote := c.client.RemoteAddr().String()
 	var bad *malformedError
+	var denied *deniedError
 	switch {
+	case errors.As(err, &denied):
+		log.Warn("request is not allowed here, closing connection", "remote", remote, "listener", denied.listener, "api", kmsg.NameForKey(denied.key), "api_key", denied.key)
 	case errors.As(err, &bad):
 		c.p.metrics.malformed(bad.name)
 		log.Warn("malformed input, closing connection", "remote", remote, "reason", bad.reason)

@@ -59,7 +59,7 @@ func mayBearEndpoints(body []byte, version int16) bool {
 
 func (p *Proxy) rewriteBody(e *entrance, key, version int16, body []byte) (kmsg.Response, error) {
 	if kmsg.Key(key) == kmsg.ApiVersions {
-		return narrowAnswer(version, body)
+		return narrowAnswer(&e.Access, version, body)
 	}
 	answer := kmsg.ResponseForKey(key)
 	answer.SetVersion(version)

@@ -28,6 +28,12 @@ type EffectiveListener struct {
 	ServerNames *EffectiveServerNames `json:"server_names,omitempty"`
 	// TLS is what clients are spoken to with; nil: plain.
 	TLS *EffectiveTLS `json:"tls,omitempty"`
+	// AllowAPIs are all that may be used, by name; empty: all that DenyAPIs leaves.
+	AllowAPIs []string `json:"allow_apis,omitempty"`
+	// DenyAPIs may not be used, by name.
+	DenyAPIs []string `json:"deny_apis,omitempty"`
+	// ReadOnly reports whether nothing may be changed.
+	ReadOnly bool `json:"read_only,omitempty"`
 }
 
 // EffectiveServerNames is server_names.
@@ -73,6 +79,7 @@ func effectiveTLS(f tlsfiles.Files) *EffectiveTLS {
 func (s *Settings) effectiveListener(l proxy.Listener) EffectiveListener {
 	e := EffectiveListener{
 		Name: l.Name, Listen: l.Listen, AdvertisedHost: l.AdvertisedHost, BrokerPorts: portRange(l.BrokerPorts), NodePorts: l.NodePorts,
+		AllowAPIs: apiNames(l.Access.Allow), DenyAPIs: apiNames(l.Access.Deny), ReadOnly: l.Access.ReadOnly,
 	}
 	if n := l.ServerNames; n != nil {
 		e.ServerNames = &EffectiveServerNames{Domain: n.Domain, Bootstrap: n.Bootstrap, Port: n.Port}
@@ -103,6 +110,15 @@ func (e EffectiveListener) write(line func(name, format string, args ...any)) {
 		for _, node := range slices.Sorted(maps.Keys(e.NodePorts)) {
 			line("", "node id %d on %d", node, e.NodePorts[node])
 		}
+	}
+	if e.ReadOnly {
+		line("", "read-only: who appends or changes anything is refused")
+	}
+	if len(e.AllowAPIs) > 0 {
+		line("", "only %s may be used", strings.Join(e.AllowAPIs, ", "))
+	}
+	if len(e.DenyAPIs) > 0 {
+		line("", "%s may not be used", strings.Join(e.DenyAPIs, ", "))
 	}
 	if e.TLS != nil {
 		clients := "are not asked who they are"

@@ -24,6 +24,12 @@ type Listener struct {
 	ServerNames ServerNames `yaml:"server_names"`
 	// TLS is what clients are spoken to with.
 	TLS ListenerTLS `yaml:"tls"`
+	// AllowAPIs is proxy.Access.Allow: names, or numbers.
+	AllowAPIs Values `yaml:"allow_apis"`
+	// DenyAPIs is proxy.Access.Deny: names, or numbers.
+	DenyAPIs Values `yaml:"deny_apis"`
+	// ReadOnly is proxy.Access.ReadOnly.
+	ReadOnly Value `yaml:"read_only"`
 }
 
 // ServerNames is how brokers are told apart on one port.
@@ -78,6 +84,9 @@ func (r *resolver) listeners() {
 		names[l.Name] = true
 		r.serverNames(given.ServerNames, path+"server_names", &l)
 		r.listenerTLS(given.TLS, path+"tls", &l)
+		l.Access.Allow = r.apis(given.AllowAPIs, path+"allow_apis")
+		l.Access.Deny = r.apis(given.DenyAPIs, path+"deny_apis")
+		r.yesOrNo(given.ReadOnly, path+"read_only", &l.Access.ReadOnly)
 		p.Listeners = append(p.Listeners, l)
 	}
 }

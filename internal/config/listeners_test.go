@@ -25,6 +25,9 @@ listeners:
   advertised_host: p.example
   broker_ports: {first: 9501, last: 9600}
   node_ports: {20000: 9700}
+  deny_apis: [createtopics, 20]
+  allow_apis: Metadata, Fetch, 600
+  read_only: true
   tls: {cert_file: a, key_file: b}
 upstream:
   tls: {ca_file: /k/ca.crt, cert_file: /k/tls.crt, key_file: /k/tls.key, server_name: kafka.internal}
@@ -43,7 +46,8 @@ func TestListeners(t *testing.T) {
 		},
 		{
 			Name: "0.0.0.0:9500", Listen: "0.0.0.0:9500", AdvertisedHost: "p.example", BrokerPorts: "9501-9600", NodePorts: map[int32]int{20000: 9700},
-			TLS: &EffectiveTLS{CertFile: "a", KeyFile: "b", ClientAuth: "none", MinVersion: "1.2"},
+			TLS:       &EffectiveTLS{CertFile: "a", KeyFile: "b", ClientAuth: "none", MinVersion: "1.2"},
+			AllowAPIs: []string{"Metadata", "Fetch", "600"}, DenyAPIs: []string{"CreateTopics", "DeleteTopics"}, ReadOnly: true,
 		},
 	}
 	effective := got.Effective()
@@ -63,7 +67,7 @@ func TestListeners(t *testing.T) {
 	}
 	for _, want := range []string{
 		"127.0.0.1:9092, and are told the host 127.0.0.1", "0.0.0.0:9443 as kafka.example, and are told broker-<node id>.kafka.example and 443",
-		"clients show certificates (require) of the authorities in /c/ca.crt", "node id 20000 on 9700", "by the authorities of /k/ca.crt, showing /k/tls.crt",
+		"clients show certificates (require) of the authorities in /c/ca.crt", "node id 20000 on 9700", "CreateTopics, DeleteTopics may not be used", "read-only", "by the authorities of /k/ca.crt, showing /k/tls.crt",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, &text)
@@ -106,6 +110,10 @@ func TestListenersThatCannotBe(t *testing.T) {
 		{"listeners: [{listen: ':1', tls: {cert_file: c, key_file: k, client_auth: maybe}}]", "listeners[0].tls.client_auth"},
 		{"listeners: [{listen: ':1', tls: {cert_file: c, key_file: k, min_version: 1.1}}]", "listeners[0].tls.min_version"},
 		{"listeners: [{listen: ':1'}, {listen: ':5'}]\nmetrics: {listen: ':5'}", "metrics.listen"},
+		{"listeners: [{listen: ':1', allow_apis: [Fetch, NoSuch]}]", "listeners[0].allow_apis[1]"},
+		{"listeners: [{listen: ':1', deny_apis: [-1]}]", "listeners[0].deny_apis[0]"},
+		{"listeners: [{listen: ':1', deny_apis: [ApiVersions]}]", "listeners[0].deny_apis[0]"},
+		{"listeners: [{listen: ':1', read_only: maybe}]", "listeners[0].read_only"},
 		{"upstream: {tls: {cert_file: c}}", "upstream.tls.key_file"},
 		{"upstream: {tls: {key_file: c}}", "upstream.tls.cert_file"},
 		{"upstream: {tls: {enabled: maybe}}", "upstream.tls.enabled"},
