@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -65,12 +66,21 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Sign gives a certificate for names, for servers and clients, that expires after a
-// time; one below zero has expired.
+// Sign gives a certificate for names, host names and IP addresses, for servers and
+// clients, that expires after a time; one below zero has expired.
 func (a *Authority) Sign(lasts time.Duration, names ...string) tls.Certificate {
 	a.t.Helper()
+	var hosts []string
+	var addresses []net.IP
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			addresses = append(addresses, ip)
+			continue
+		}
+		hosts = append(hosts, name)
+	}
 	cert, key := a.issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: hosts, IPAddresses: addresses,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lasts),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})

@@ -55,6 +55,8 @@ type Options struct {
 	// Security has clients authenticate, and lets them do what ACLs allow. Nil:
 	// anybody may do anything.
 	Security *Security
+	// TLS has clients and brokers speak TLS; nil: plain. Not together with RelayHost.
+	TLS *TLS
 }
 
 func (o Options) withDefaults() Options {
@@ -75,7 +77,7 @@ type Cluster struct {
 	relayed []int   // ports of the second listeners, likewise; nil: there are none
 }
 
-// ErrRelayedSecurity is returned for Options with both RelayHost and Security.
+// ErrRelayedSecurity is returned for Options with RelayHost and Security or TLS.
 var ErrRelayedSecurity = errors.New("a secured cluster has no relayed listener")
 
 // Start brings a cluster up and returns when every broker is started. ctx
@@ -88,9 +90,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		if err := options.Security.check(); err != nil {
 			return nil, err
 		}
-		if options.RelayHost != "" {
-			return nil, ErrRelayedSecurity
-		}
+	}
+	if options.RelayHost != "" && (options.Security != nil || options.TLS != nil) {
+		return nil, ErrRelayedSecurity
 	}
 	java, err := prepareJava(ctx, options.Version)
 	if err != nil {
@@ -130,12 +132,12 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 	}
 	layout := layout{
 		dir: c.dir, brokers: options.Brokers, firstPort: firstPort, relayHost: options.RelayHost,
-		security: options.Security, extra: options.Properties,
+		security: options.Security, tls: options.TLS, extra: options.Properties,
 	}
 	if err := layout.write(); err != nil {
 		return err
 	}
-	if options.Security != nil {
+	if options.Security != nil || options.TLS != nil {
 		c.tools = layout.tools()
 	}
 	for id := NodeID(1); int(id) <= options.Brokers; id++ {

@@ -69,7 +69,9 @@ func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
 		return err
 	}
 	app := filepath.Join(t.TempDir(), "app.properties")
-	if err := os.WriteFile(app, []byte(Login{"app", "app-secret"}.clientProperties()), 0o600); err != nil {
+	properties := Login{"app", "app-secret"}.clientProperties()
+	properties["security.protocol"] = "SASL_PLAINTEXT"
+	if err := os.WriteFile(app, []byte(write(properties)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var failed *ToolError

@@ -32,6 +32,7 @@ type layout struct {
 	firstPort int
 	relayHost string    // empty: no second listener
 	security  *Security // nil: anybody may do anything
+	tls       *TLS      // nil: plain
 	extra     map[string]string
 }
 
@@ -60,8 +61,8 @@ func (l layout) write() error {
 	if err := os.WriteFile(l.log4j(), []byte(log4jConfig), 0o644); err != nil {
 		return err
 	}
-	if l.security != nil {
-		if err := os.WriteFile(l.tools(), []byte(l.security.Super.clientProperties()), 0o600); err != nil {
+	if l.security != nil || l.tls != nil {
+		if err := os.WriteFile(l.tools(), []byte(write(l.toolProperties())), 0o600); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,31 @@ func (l layout) render(id NodeID) string {
 	if l.relayHost != "" {
 		maps.Copy(properties, l.relayProperties(id))
 	}
+	if l.tls != nil {
+		maps.Copy(properties, l.tls.properties())
+		for _, name := range []string{"listeners", "listener.security.protocol.map", "inter.broker.listener.name"} {
+			properties[name] = l.tls.listener(properties[name])
+		}
+	}
 	maps.Copy(properties, l.extra)
+	return write(properties)
+}
+
+// toolProperties are those of a Java client that is let in as the super user.
+func (l layout) toolProperties() map[string]string {
+	properties := map[string]string{"security.protocol": l.tls.secured("PLAINTEXT")}
+	if l.security != nil {
+		properties = l.security.Super.clientProperties()
+		properties["security.protocol"] = l.tls.secured("SASL_PLAINTEXT")
+	}
+	if l.tls != nil {
+		maps.Copy(properties, l.tls.stores())
+	}
+	return properties
+}
+
+// write gives the text of a file of properties, sorted.
+func write(properties map[string]string) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		fmt.Fprintf(&text, "%s=%s\n", name, properties[name])

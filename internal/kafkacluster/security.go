@@ -13,8 +13,8 @@ type Login struct{ User, Password string }
 // Security is who may log in to a cluster. The brokers use Kafka's own
 // StandardAuthorizer: what no ACL allows is forbidden to all but Super. Clients
 // log in by SASL PLAIN; SCRAM is offered too, once the super user has given a
-// user its SCRAM credentials (AlterUserScramCredentials). Nothing is encrypted,
-// and the controllers' ports trust everybody.
+// user its SCRAM credentials (AlterUserScramCredentials). Nothing is encrypted
+// without Options.TLS, and the controllers' ports trust everybody.
 type Security struct {
 	// Super may do everything; the brokers use it among themselves.
 	Super Login
@@ -71,7 +71,8 @@ func (l Login) jaas(more string) string {
 		l.User, l.Password, more)
 }
 
-// clientProperties are those of a Java client that logs in as l.
-func (l Login) clientProperties() string {
-	return "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=" + l.jaas("") + "\n"
+// clientProperties are those of a Java client that logs in as l, but for the security
+// protocol.
+func (l Login) clientProperties() map[string]string {
+	return map[string]string{"sasl.mechanism": "PLAIN", "sasl.jaas.config": l.jaas("")}
 }
