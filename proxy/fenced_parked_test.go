@@ -288,7 +288,7 @@ func TestWritingNowCountsAsSentWhatIsWritten(t *testing.T) {
 	r := newFencedRig(t, Config{}, l)
 	for _, n := range []int{0, 1, 3} {
 		near, far := net.Pipe()
-		c := newConn(r.Proxy, near, 0)
+		c := newConn(r.Proxy, near, r.topology.entrances[0], 0)
 		now := func(net.Conn, []byte) int { return n }
 		var script atomic.Pointer[func(net.Conn, []byte) int]
 		script.Store(&now)
