@@ -315,7 +315,7 @@ func TestDrivenExchangeIsHandedBackBeforeTheClientIsWaitedFor(t *testing.T) {
 	l := newLeader(t, "fenced")
 	r := newFencedRig(t, Config{}, l)
 	near, far := net.Pipe()
-	c := newConn(r.Proxy, near, 0)
+	c := newConn(r.Proxy, near, r.Proxy.topology.entrances[0], 0)
 	defer c.cancel(errAborted)
 	x := makeExchange(1)
 	x.c, x.signal, x.attention = c, c.changed, driven
