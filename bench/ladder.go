@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -120,8 +121,23 @@ func (r *run) sampleRung(ctx context.Context, g rung, e entrant) (sample, error)
 }
 
 // leaders are the brokers of a topic's partitions, at their addresses on the way
-// of the target. Partitions of one broker share one.
+// of the target. Partitions of one broker share one. Of a new topic brokers hear one
+// after the other.
 func (t *target) leaders(ctx context.Context, topic string) ([]*target, error) {
+	ctx, cancel := context.WithTimeout(ctx, topicTimeout)
+	defer cancel()
+	for {
+		leaders, err := t.leadersNow(ctx, topic)
+		if !errors.Is(err, errNoLeader) {
+			return leaders, err
+		}
+		if pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+func (t *target) leadersNow(ctx context.Context, topic string) ([]*target, error) {
 	client, err := t.client()
 	if err != nil {
 		return nil, err
@@ -139,7 +155,7 @@ func (t *target) leaders(ctx context.Context, topic string) ([]*target, error) {
 	for _, p := range metadata.Topics[topic].Partitions {
 		leader := brokers[p.Leader]
 		if leader == nil || int(p.Partition) >= len(out) {
-			return nil, fmt.Errorf("partition %d of %s: %w", p.Partition, topic, errNoLeader)
+			return nil, fmt.Errorf("partition %d of %s, led by %d among %d brokers: %w", p.Partition, topic, p.Leader, len(brokers), errNoLeader)
 		}
 		out[p.Partition] = leader
 	}

@@ -158,15 +158,15 @@ func (s *started) startRelay(ctx context.Context, self string, mode relayMode, b
 
 // startProxy starts an offsetproxy and waits until it serves the broker.
 func (s *started) startProxy(ctx context.Context, t *target, path, broker string, args []string, stderr io.Writer) error {
-	first, err := kafkacluster.FreePorts(5)
+	first, err := kafkacluster.FreePorts(6)
 	if err != nil {
 		return err
 	}
 	port := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(first+i)) }
 	given := []string{"serve", "--bootstrap", broker, "--listen", port(0), "--log-level", "error",
-		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+3)}
+		"--broker-ports", fmt.Sprintf("%d-%d", first+1, first+1+ladderBrokers)} // their ids begin with 1
 	if s.profiled {
-		t.admin = port(4)
+		t.admin = port(5)
 		given = append(given, "--metrics-listen", t.admin, "--pprof")
 	}
 	command := exec.Command(path, slices.Concat(given, s.serve, args)...)

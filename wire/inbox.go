@@ -228,6 +228,10 @@ func (b *Inbox) makeRoom(n int) {
 		b.start, b.end = 0, have
 		return
 	}
+	if n <= keepBytes {
+		// The next frame is likely to be as long, and then one read takes it in.
+		b.width = max(b.width, n)
+	}
 	b.resize(min(n, have*growthFactor))
 }
 

@@ -134,6 +134,38 @@ func TestInboxShrinksAfterALargeFrame(t *testing.T) {
 	}
 }
 
+// A frame that did not fit is likely to be followed by others like it, of which each
+// should take one read.
+func TestInboxIsAsWideAsTheFramesThatCome(t *testing.T) {
+	const frame, initial = 12 << 10, 8 << 10
+	r := &patientReader{}
+	for range 6 {
+		r.chunks = append(r.chunks, make([]byte, frame))
+	}
+	in := NewInbox(r, initial, 1<<20)
+	r.in = in
+	for range 6 {
+		if err := in.Fill(frame); err != nil {
+			t.Fatal(err)
+		}
+		in.Advance(frame)
+	}
+	// Two for the first one.
+	if got := len(r.widths); got != 7 {
+		t.Errorf("got %d reads, want 7, of widths %v", got, r.widths)
+	}
+	for range 2 * quietRounds {
+		r.chunks = append(r.chunks, []byte("small"))
+		if err := in.Fill(5); err != nil {
+			t.Fatal(err)
+		}
+		in.Advance(5)
+	}
+	if got := r.widths[len(r.widths)-1]; got > initial {
+		t.Errorf("small frames are still read to %d bytes, want %d", got, initial)
+	}
+}
+
 func TestInboxWidensForABusyStream(t *testing.T) {
 	r := &scriptedReader{chunks: [][]byte{make([]byte, 4<<20)}}
 	in := NewInbox(r, 512, 1<<20)
