@@ -36,6 +36,7 @@ var measures = []measure{
 	compressedMeasure("lz4"),
 	compressedMeasure("snappy"),
 	compressedMeasure("zstd"),
+	idleMeasure,
 }
 
 // measure is something that can be measured of several ways beside each other.
@@ -80,11 +81,12 @@ type volume struct {
 	buffered int           // bytes that a producer holds at most
 	warmUp   time.Duration // how long a sample runs before it counts
 	many     int32         // partitions where there are to be many
+	idle     int           // connections that do nothing
 }
 
 // inForce has the defaults where nothing else is asked for.
 func (v volume) inForce() volume {
-	return volume{cmp.Or(v.filled, filledBytes), cmp.Or(v.buffered, bulkBuffered), cmp.Or(v.warmUp, bulkWarmUp), cmp.Or(v.many, manyPartitions)}
+	return volume{cmp.Or(v.filled, filledBytes), cmp.Or(v.buffered, bulkBuffered), cmp.Or(v.warmUp, bulkWarmUp), cmp.Or(v.many, manyPartitions), cmp.Or(v.idle, idleConnections)}
 }
 
 // topicFor names the topic of a measure at a target, which fences it if it is a

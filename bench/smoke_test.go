@@ -65,7 +65,7 @@ func TestEveryMeasureCanBeTaken(t *testing.T) {
 	s, said := startedBeside(t, cluster.Addrs()[0])
 	r := &run{
 		targets: s.targets, seconds: 30 * time.Millisecond, prefix: "smoke", rate: 500,
-		volume: volume{filled: 1 << 20, buffered: 1 << 20, warmUp: time.Millisecond, many: 20}, log: func(string, ...any) {},
+		volume: volume{filled: 1 << 20, buffered: 1 << 20, warmUp: time.Millisecond, many: 20, idle: 50}, log: func(string, ...any) {},
 	}
 	var started []string
 	for _, w := range s.targets {

@@ -40,6 +40,9 @@ type clientCommand struct {
 
 	Bootstrap string `json:"bootstrap"` // for open and next
 	producerSettings
+	// Properties are more of the library's own, for open; the Java client and
+	// librdkafka take them.
+	Properties map[string]string `json:"properties,omitempty"`
 
 	Topic     string         `json:"topic"`
 	Partition int32          `json:"partition"`
@@ -236,14 +239,23 @@ func (c *clientProcess) readReports(lines *bufio.Scanner) {
 	clear(c.waiting)
 }
 
-// begin gives a command, and the channel that its report will come on; it is
-// closed without one when the program ends.
+// begin is post for what may not fail.
 func (c *clientProcess) begin(t *testing.T, command clientCommand) <-chan clientReport {
 	t.Helper()
+	to, err := c.post(command)
+	if err != nil {
+		t.Fatalf("%+v: %v\n%s", command, err, c.stderr.tail(30))
+	}
+	return to
+}
+
+// post gives a command, and the channel that its report will come on; it is closed
+// without one when the program ends.
+func (c *clientProcess) post(command clientCommand) (<-chan clientReport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
-		t.Fatalf("%+v: %v\n%s", command, c.ended, c.stderr.tail(30))
+		return nil, c.ended
 	}
 	c.lastTag++
 	command.Tag = strconv.Itoa(c.lastTag)
@@ -252,14 +264,14 @@ func (c *clientProcess) begin(t *testing.T, command clientCommand) <-chan client
 	}
 	line, err := json.Marshal(command)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	to := make(chan clientReport, 1)
 	c.waiting[command.Tag] = to
 	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, c.stderr.tail(30))
+		return nil, err
 	}
-	return to
+	return to, nil
 }
 
 // await takes the report of a command.

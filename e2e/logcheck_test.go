@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -140,15 +141,20 @@ func readLog(t *testing.T, topic string, partition int32) []logRecord {
 // start up to its end as it is now.
 func readRecords(t *testing.T, topic string, partition int32) []*kgo.Record {
 	t.Helper()
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(brokers.addresses()...),
+	return readRecordsAt(t, topic, partition, kgo.SeedBrokers(brokers.addresses()...))
+}
+
+// readRecordsAt is readRecords by a client with these options.
+func readRecordsAt(t *testing.T, topic string, partition int32, opts ...kgo.Opt) []*kgo.Record {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}),
-	)
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ends, err := adminAt(t, brokers.addresses()...).ListEndOffsets(t.Context(), topic)
+	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)
 	}

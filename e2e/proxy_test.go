@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +33,7 @@ type proxyProcess struct {
 	brokers int
 	login   func(*rawConn) error
 	env     []string   // added to what the tests have
+	before  holding    // once it serves
 	cmd     *exec.Cmd  // nil: not running
 	ended   chan error // one value, from the goroutine that reaps it
 }
@@ -54,6 +57,9 @@ func startProgram(t *testing.T, program string, flags ...string) *proxyProcess {
 		return &proxyProcess{bootstrap: bootstrap, ports: brokers.ports(), output: &processOutput{}}
 	}
 	p := newProxyProcess(t)
+	if !slices.Contains(flags, "--metrics-listen") {
+		flags = append(flags, "--metrics-listen", "127.0.0.1:0")
+	}
 	p.start(t, program, append([]string{
 		"--bootstrap", brokers.bootstrap, "--listen", p.bootstrap,
 		"--broker-ports", p.brokerPorts(), "--broker-kind", brokers.kind(),
@@ -93,14 +99,26 @@ func (p *proxyProcess) allPorts() []int {
 	return all
 }
 
-// start runs `serve` with these flags. After stop it may be called again.
+// start runs `serve` with these flags. After stop it may be called again. When the
+// test ends, after whatever it does to its clients, nothing of theirs may be left.
 func (p *proxyProcess) start(t *testing.T, program string, flags ...string) {
 	t.Helper()
 	if err := p.launch(program, flags...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.stop(t) })
+	t.Cleanup(func() {
+		if !t.Failed() {
+			p.checkLeaks(t)
+		}
+		p.stop(t)
+	})
 	waitFor(t, "proxy at "+p.bootstrap, 30*time.Second, p.ready)
+	if runtime.GOOS == "linux" {
+		var err error
+		if p.before, err = p.holds(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // launch runs `serve` and waits for nothing.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,7 +22,8 @@ const DefaultVersion = "4.1.1"
 // whole cluster starts while other tests keep every processor busy.
 const startTimeout = 120 * time.Second
 
-// NodeID is Kafka's node.id. A cluster of n brokers has the ids 1 to n.
+// NodeID is Kafka's node.id. A cluster of n brokers has the ids 1 to n, unless
+// Options.IDs says otherwise.
 type NodeID int32
 
 // ErrNoSuchNode is returned for an id that the cluster does not have.
@@ -34,6 +37,9 @@ type Options struct {
 	Version string
 	// Brokers is how many nodes run; default 3.
 	Brokers int
+	// IDs are the nodes' own; nil: 1 to Brokers. With them Brokers is how many there
+	// are.
+	IDs []NodeID
 	// Dir holds configurations, output and data. Default: a temporary
 	// directory that Stop removes. Another directory is left in place, and a
 	// later Start with the same ports finds its data again.
@@ -61,7 +67,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Version = cmp.Or(o.Version, os.Getenv("KAFKA_VERSION"), DefaultVersion)
-	o.Brokers = cmp.Or(o.Brokers, 3)
+	o.Brokers = cmp.Or(len(o.IDs), o.Brokers, 3)
 	o.Heap = cmp.Or(o.Heap, "768m")
 	return o
 }
@@ -73,8 +79,12 @@ type Cluster struct {
 	tempDir bool
 	tools   string // what tools need to be let in; empty: nothing
 	java    javaCommand
-	nodes   []*node // index is NodeID−1
-	relayed []int   // ports of the second listeners, likewise; nil: there are none
+	heap    string
+	relayed []int // ports of the second listeners in the order of the nodes; nil: there are none
+
+	mu     sync.Mutex
+	layout layout
+	nodes  []*node // in the order in which they came
 }
 
 // ErrRelayedSecurity is returned for Options with RelayHost and Security or TLS.
@@ -98,7 +108,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{version: options.Version, java: java}
+	c := &Cluster{version: options.Version, java: java, heap: options.Heap}
 	if err := c.makeDir(options.Dir); err != nil {
 		return nil, err
 	}
@@ -131,7 +141,7 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 		}
 	}
 	layout := layout{
-		dir: c.dir, brokers: options.Brokers, firstPort: firstPort, relayHost: options.RelayHost,
+		dir: c.dir, brokers: options.Brokers, ids: options.IDs, firstPort: firstPort, relayHost: options.RelayHost,
 		security: options.Security, tls: options.TLS, extra: options.Properties,
 	}
 	if err := layout.write(); err != nil {
@@ -140,47 +150,68 @@ func (c *Cluster) boot(ctx context.Context, options Options) error {
 	if options.Security != nil || options.TLS != nil {
 		c.tools = layout.tools()
 	}
-	for id := NodeID(1); int(id) <= options.Brokers; id++ {
-		c.nodes = append(c.nodes, &node{
-			id:      id,
-			address: layout.address(id),
-			output:  filepath.Join(c.dir, fmt.Sprintf("%d.log", id)),
-			command: c.java.broker(options.Heap, layout.log4j(), layout.properties(id)),
-		})
+	c.layout = layout
+	for _, id := range layout.first() {
+		c.nodes = append(c.nodes, c.newNode(id))
 		if options.RelayHost != "" {
 			c.relayed = append(c.relayed, layout.relayed(id))
 		}
 	}
-	if err := c.format(ctx, layout); err != nil {
-		return err
-	}
-	return c.each(func(n *node) error { return n.start(ctx) })
+	uuid := newClusterUUID()
+	return c.each(
+		func(n *node) error { return c.format(ctx, layout, n.id, uuid) },
+		func(n *node) error { return n.start(ctx) },
+	)
 }
 
-// format prepares the data directories, all nodes at once since each costs a
-// Java start. A directory that is formatted already keeps its identity.
-func (c *Cluster) format(ctx context.Context, layout layout) error {
-	cluster := newClusterUUID()
-	return c.each(func(n *node) error {
-		if _, err := os.Stat(filepath.Join(layout.data(n.id), "meta.properties")); err == nil {
-			return nil
+func (c *Cluster) newNode(id NodeID) *node {
+	return &node{
+		id:      id,
+		output:  filepath.Join(c.dir, fmt.Sprintf("%d.log", id)),
+		command: c.java.broker(c.heap, c.layout.log4j(), c.layout.properties(id)),
+	}
+}
+
+// format prepares a node's data directory. One that is formatted already keeps its
+// identity.
+func (c *Cluster) format(ctx context.Context, layout layout, id NodeID, uuid string) error {
+	if _, err := os.Stat(metaFile(layout, id)); err == nil {
+		return nil
+	}
+	_, err := c.Tool(ctx, "kafka.tools.StorageTool", "format", "-t", uuid, "-c", layout.properties(id))
+	return err
+}
+
+// metaFile is where a node keeps whose it is.
+func metaFile(layout layout, id NodeID) string {
+	return filepath.Join(layout.data(id), "meta.properties")
+}
+
+// each runs the steps one after the other, each on all nodes at once, until one
+// fails, and joins the errors.
+func (c *Cluster) each(steps ...func(*node) error) error {
+	nodes := c.all()
+	for _, step := range steps {
+		failures := make(chan error, len(nodes)) // one send each, never blocks
+		for _, n := range nodes {
+			go func() { failures <- step(n) }()
 		}
-		_, err := c.Tool(ctx, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", layout.properties(n.id))
-		return err
-	})
+		var failed []error
+		for range nodes {
+			failed = append(failed, <-failures)
+		}
+		if err := errors.Join(failed...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// each runs f on every node concurrently and joins the errors.
-func (c *Cluster) each(f func(*node) error) error {
-	failures := make(chan error, len(c.nodes)) // one send each, never blocks
-	for _, n := range c.nodes {
-		go func() { failures <- f(n) }()
-	}
-	var all []error
-	for range c.nodes {
-		all = append(all, <-failures)
-	}
-	return errors.Join(all...)
+// all are the nodes there are.
+func (c *Cluster) all() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes)
 }
 
 // Version is the Kafka version that runs.
@@ -193,19 +224,20 @@ func (c *Cluster) Dir() string { return c.dir }
 // them for bootstrap.servers.
 func (c *Cluster) Bootstrap() string {
 	var addresses []string
-	for _, n := range c.nodes {
-		addresses = append(addresses, n.address)
+	for _, n := range c.all() {
+		addresses = append(addresses, c.Address(n.id))
 	}
 	return strings.Join(addresses, ",")
 }
 
 // Address is the host:port of one broker, empty for an unknown id.
 func (c *Cluster) Address(id NodeID) string {
-	n, err := c.node(id)
-	if err != nil {
+	if _, err := c.node(id); err != nil {
 		return ""
 	}
-	return n.address
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.layout.address(id)
 }
 
 // RelayedPorts are the ports of the second listeners in the order of the nodes'
@@ -275,7 +307,7 @@ func (c *Cluster) Jars() string { return c.java.jars }
 // Stop kills every node, paused ones included, and removes a temporary Dir. It
 // may be called more than once.
 func (c *Cluster) Stop() error {
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		n.kill()
 	}
 	if c.tempDir {
@@ -285,8 +317,10 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) node(id NodeID) (*node, error) {
-	if id < 1 || int(id) > len(c.nodes) {
-		return nil, fmt.Errorf("node %d: %w", id, ErrNoSuchNode)
+	for _, n := range c.all() {
+		if n.id == id {
+			return n, nil
+		}
 	}
-	return c.nodes[id-1], nil
+	return nil, fmt.Errorf("node %d: %w", id, ErrNoSuchNode)
 }

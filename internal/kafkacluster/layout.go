@@ -29,21 +29,55 @@ rootLogger.appenderRef.out.ref=out
 type layout struct {
 	dir       string
 	brokers   int
+	ids       []NodeID // of the first nodes, which are the controllers; nil: 1 to brokers
 	firstPort int
+	// ports are those of nodes whose client port is another than the ids say: it was
+	// moved, or the node was added.
+	ports     map[NodeID]int
 	relayHost string    // empty: no second listener
 	security  *Security // nil: anybody may do anything
 	tls       *TLS      // nil: plain
 	extra     map[string]string
 }
 
-func (l layout) address(id NodeID) string { return loopback(l.firstPort + int(id) - 1) }
-
-func (l layout) controller(id NodeID) string {
-	return loopback(l.firstPort + l.brokers + int(id) - 1)
+// first are the nodes that the cluster was started with.
+func (l layout) first() []NodeID {
+	if l.ids != nil {
+		return l.ids
+	}
+	var ids []NodeID
+	for id := NodeID(1); int(id) <= l.brokers; id++ {
+		ids = append(ids, id)
+	}
+	return ids
 }
 
+// place is a node's among the first ones; −1: it was added later, and is no controller.
+func (l layout) place(id NodeID) int { return slices.Index(l.first(), id) }
+
+func (l layout) address(id NodeID) string {
+	if port, ok := l.ports[id]; ok {
+		return loopback(port)
+	}
+	return loopback(l.firstPort + l.place(id))
+}
+
+// withPort is l with a node's client port.
+func (l layout) withPort(id NodeID, port int) layout {
+	ports := map[NodeID]int{id: port}
+	for other, at := range l.ports {
+		if other != id {
+			ports[other] = at
+		}
+	}
+	l.ports = ports
+	return l
+}
+
+func (l layout) controller(id NodeID) string { return loopback(l.firstPort + l.brokers + l.place(id)) }
+
 // relayed is the port of a node's second listener.
-func (l layout) relayed(id NodeID) int { return l.firstPort + 2*l.brokers + int(id) - 1 }
+func (l layout) relayed(id NodeID) int { return l.firstPort + 2*l.brokers + l.place(id) }
 
 func (l layout) properties(id NodeID) string {
 	return filepath.Join(l.dir, fmt.Sprintf("%d.properties", id))
@@ -66,18 +100,23 @@ func (l layout) write() error {
 			return err
 		}
 	}
-	for id := NodeID(1); int(id) <= l.brokers; id++ {
-		if err := os.WriteFile(l.properties(id), []byte(l.render(id)), 0o644); err != nil {
+	for _, id := range l.first() {
+		if err := l.writeNode(id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// writeNode puts one node's configuration in place.
+func (l layout) writeNode(id NodeID) error {
+	return os.WriteFile(l.properties(id), []byte(l.render(id)), 0o644)
+}
+
 // render gives a node's server.properties, sorted.
 func (l layout) render(id NodeID) string {
 	var voters []string
-	for voter := NodeID(1); int(voter) <= l.brokers; voter++ {
+	for _, voter := range l.first() {
 		voters = append(voters, fmt.Sprintf("%d@%s", voter, l.controller(voter)))
 	}
 	replicas := min(3, l.brokers)
@@ -114,6 +153,10 @@ func (l layout) render(id NodeID) string {
 		for _, name := range []string{"listeners", "listener.security.protocol.map", "inter.broker.listener.name"} {
 			properties[name] = l.tls.listener(properties[name])
 		}
+	}
+	if l.place(id) < 0 {
+		properties["process.roles"] = "broker"
+		properties["listeners"], _, _ = strings.Cut(properties["listeners"], ",CONTROLLER:")
 	}
 	maps.Copy(properties, l.extra)
 	return write(properties)

@@ -137,3 +137,20 @@ func TestFreePortsAreGivenOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestNodesWithIDsOfTheirOwn(t *testing.T) {
+	l := layout{dir: "/d", brokers: 3, ids: []NodeID{0, 1000, 20000}, firstPort: 9092}.withPort(1000, 9200).withPort(7, 9300)
+	for id, wants := range map[NodeID][]string{
+		0:     {"node.id=0", "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9095"},
+		1000:  {"process.roles=broker,controller", "listeners=PLAINTEXT://127.0.0.1:9200,CONTROLLER://127.0.0.1:9096"},
+		20000: {"listeners=PLAINTEXT://127.0.0.1:9094,CONTROLLER://127.0.0.1:9097"},
+		7:     {"node.id=7", "process.roles=broker", "listeners=PLAINTEXT://127.0.0.1:9300"}, // added
+	} {
+		lines := strings.Split(l.render(id), "\n")
+		for _, want := range append(wants, "controller.quorum.voters=0@127.0.0.1:9095,1000@127.0.0.1:9096,20000@127.0.0.1:9097") {
+			if n := count(lines, want); n != 1 {
+				t.Errorf("node %d, line %q: got %d times, want once in\n%s", id, want, n, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}

@@ -24,7 +24,6 @@ var ErrRunning = errors.New("node is running already")
 // node is one broker and controller. Its methods may be called concurrently.
 type node struct {
 	id      NodeID
-	address string   // host:port for clients
 	output  string   // file that gets what Kafka prints, appended over restarts
 	command []string // argv
 
@@ -117,6 +116,38 @@ func (n *node) kill() {
 	n.process.signal(syscall.SIGKILL)
 	<-n.process.gone
 	n.process = nil
+}
+
+// running reports whether the node was started, and not ended since.
+func (n *node) running() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process != nil
+}
+
+// shut asks the node to end, and returns when it is gone; it is killed if that takes
+// longer than startTimeout.
+func (n *node) shut() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process == nil {
+		return fmt.Errorf("node %d: %w", n.id, ErrNotRunning)
+	}
+	if err := n.process.signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("node %d: %w", n.id, err)
+	}
+	limit := time.NewTimer(startTimeout)
+	defer limit.Stop()
+	var err error
+	select {
+	case <-n.process.gone:
+	case <-limit.C:
+		n.process.signal(syscall.SIGKILL)
+		<-n.process.gone
+		err = fmt.Errorf("node %d did not end in %v, killed; its last lines:\n%s", n.id, startTimeout, n.process.log.tail())
+	}
+	n.process = nil
+	return err
 }
 
 func (n *node) pause() error  { return n.signal(syscall.SIGSTOP) }

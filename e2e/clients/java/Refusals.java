@@ -79,6 +79,7 @@ public class Refusals {
         if (!transactionalId.isEmpty()) {
             properties.put("transactional.id", transactionalId);
         }
+        command.path("properties").fields().forEachRemaining(p -> properties.put(p.getKey(), p.getValue().asText()));
         KafkaProducer<String, String> producer =
             new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
         if (!transactionalId.isEmpty()) {

@@ -25,6 +25,7 @@ class Owner:
             config["batch.size"] = command["batch_bytes"]
         if command["transactional_id"]:
             config["transactional.id"] = command["transactional_id"]
+        config.update(command.get("properties") or {})
         self.producer = Producer(config, logger=None)
         self.open = True
         self.thread = threading.Thread(target=self.serve, daemon=True)
