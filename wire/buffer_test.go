@@ -2,10 +2,19 @@ package wire
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
+// collectOnlyOnDemand has no garbage collected by itself, which lets spares go, until
+// the test ends.
+func collectOnlyOnDemand(t *testing.T) {
+	before := debug.SetGCPercent(-1)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
+
 func TestLargeBuffersServeWhateverTheyAreLargeEnoughFor(t *testing.T) {
+	collectOnlyOnDemand(t)
 	var s spares
 	small, large := &buffer{make([]byte, 200<<10)}, &buffer{make([]byte, 2<<20)}
 	s.give(large)
@@ -27,6 +36,7 @@ func TestLargeBuffersServeWhateverTheyAreLargeEnoughFor(t *testing.T) {
 }
 
 func TestSparesAreBoundedInBytes(t *testing.T) {
+	collectOnlyOnDemand(t)
 	var s spares
 	var last *buffer
 	give := func(n int) {
@@ -60,6 +70,7 @@ func TestSparesThatNobodyUsesAreLetGo(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools drop at random under the race detector")
 	}
+	collectOnlyOnDemand(t)
 	const small, large = 1 << 20, 4 << 20
 	var s spares
 	s.give(&buffer{make([]byte, small)})
@@ -86,6 +97,7 @@ func TestSparesThatNobodyUsesAreLetGo(t *testing.T) {
 
 // What is taken for a frame is little more than it needs.
 func TestLargeBuffersFit(t *testing.T) {
+	collectOnlyOnDemand(t)
 	for range 3 {
 		runtime.GC() // until there are no spares
 	}

@@ -208,6 +208,7 @@ func TestInboxReusesLargeBuffers(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools drop at random under the race detector")
 	}
+	collectOnlyOnDemand(t)
 	const large = 5 << 20
 	r := &scriptedReader{chunks: [][]byte{make([]byte, 2*large)}}
 	in := NewInbox(r, 512, large)
