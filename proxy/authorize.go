@@ -99,7 +99,7 @@ func (f *fencing) askRights(x *exchange, view *wire.Produce, rules []*rule) {
 	}
 	answer, err := c.askUpstream(ask, x.clientID)
 	if err != nil {
-		f.logger.Debug("client's rights cannot be found out", "remote", c.client.RemoteAddr().String(), "err", err)
+		f.logger.Debug("client's rights cannot be found out", "remote", c.remote(), "err", err)
 		return
 	}
 	if len(c.rights.allowed)+len(ask) > f.maxPartitions {
@@ -156,7 +156,7 @@ func (c *conn) askUpstream(topics []kmsg.ProduceRequestTopic, clientID []byte) (
 	defer cancel()
 	request := kmsg.NewPtrProduceRequest()
 	request.Version, request.Acks, request.Topics = rightsVersion, 1, topics
-	request.TimeoutMillis = int32(lookupTimeout.Milliseconds())
+	request.TimeoutMillis = int32(c.p.cfg.LookupTimeout.Milliseconds())
 	var as []kmsg.RequestFormatterOpt
 	if clientID != nil {
 		as = append(as, kmsg.FormatterClientID(string(clientID)))

@@ -127,7 +127,7 @@ func inKindRig(t *testing.T, asserted BrokerKind, test func(*kindRig)) {
 		defer wg.Wait()
 		start := func(_ readingKey, what reading) {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(ctx, readingTimeout)
+				ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 				defer cancel()
 				_ = what.read(ctx)
 			})
@@ -153,7 +153,7 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 // kind asks for the kind on a connection that opens now.
 func (r *kindRig) kind() (brokerKind, error) {
 	time.Sleep(time.Millisecond)
-	ctx, cancel := context.WithTimeout(r.t.Context(), lookupTimeout)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
 	return r.of(ctx, 1, r.now())
 }

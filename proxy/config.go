@@ -158,6 +158,20 @@ type Config struct {
 	MaxPendingRequests int
 	// MaxConnections bounds client connections; default 10,000.
 	MaxConnections int
+	// MaxConnectionsPerAddress bounds those of one client address, or of one /64
+	// network with IPv6, of which a machine has all; default 0: no limit of its own,
+	// since behind a load balancer or NAT all clients may have one address.
+	MaxConnectionsPerAddress int
+	// MaxBufferedBytes bounds the memory that all connections together hold frames
+	// in: three quarters for requests that are read whole, one for answers. Beyond it
+	// reading waits, in order. What each connection may hold besides is small:
+	// 128 KiB in each direction, and one frame if it is larger than all the room.
+	// Default 1 GiB.
+	MaxBufferedBytes int
+	// ArrivalTimeout is how long a request that is read whole may take to arrive
+	// while others wait for the memory that it has; default 30 s. Then its
+	// connection is closed.
+	ArrivalTimeout time.Duration
 	// MaxRewrittenBytes bounds an answer that has to be read whole because
 	// addresses in it are replaced; default 64 MiB. Others are streamed.
 	MaxRewrittenBytes int
@@ -172,7 +186,24 @@ type Config struct {
 	// IdleTimeout closes connections on which nothing moved; default 0: the
 	// broker's own idle limit decides.
 	IdleTimeout time.Duration
-	// DrainTimeout bounds the drain after Run's context ends; default 10 s.
+	// WriteTimeout closes the connection of a client that takes none of the bytes
+	// that wait for it; default 2 min.
+	WriteTimeout time.Duration
+	// LongestHold bounds how long a batch is held for its turn, which is at most
+	// half of its request's timeout; default 1 min.
+	LongestHold time.Duration
+	// LookupTimeout bounds the readings, all together, that a request waits for
+	// before it can be judged, of names and configurations of topics; default 5 s.
+	LookupTimeout time.Duration
+	// ReadingTimeout bounds a reading of the end of a partition or of records;
+	// default 15 s. Under load that bypasses the proxies an end may never come to
+	// rest.
+	ReadingTimeout time.Duration
+	// DrainDelay is how long connections are still accepted after Run's context has
+	// ended and the proxy is not ready any more, so that load balancers see that
+	// first; default 0.
+	DrainDelay time.Duration
+	// DrainTimeout bounds the drain after that; default 10 s.
 	DrainTimeout time.Duration
 
 	// Logger; default slog.Default().

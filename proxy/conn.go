@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,10 @@ type conn struct {
 	client net.Conn
 	down   io.ReadWriter
 	target int32
+	// from is the client's address, if it is not that of client; address is what it
+	// is counted by.
+	from    net.Addr
+	address netip.Prefix
 
 	// ctx ends, with a cause, when upstream is lost or the connection is
 	// aborted; not on a drain, during which pending requests are finished.
@@ -100,6 +105,8 @@ type conn struct {
 	coming      coming
 	// arriving is of the request in frame, if that came in parts.
 	arriving wire.Arriving
+	// requestBytes is the memory that takeRequest took for it; 0: none.
+	requestBytes int64
 
 	// answer is scratch of the upstreamLoop's.
 	answer wire.ProduceAnswer
@@ -114,7 +121,8 @@ type conn struct {
 }
 
 func newConn(p *Proxy, client net.Conn, e *entrance, target int32) *conn {
-	c := &conn{p: p, entrance: e, client: client, down: fast(client), id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
+	c := &conn{p: p, entrance: e, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
+	c.down = c.wayTo(client)
 	c.moved.L = &c.mu
 	c.changed = make(chan struct{}, 1)
 	c.oldReads.perSecond = p.cfg.OldReadsPerSecond
@@ -150,7 +158,7 @@ func (c *conn) welcome() error {
 	case err != nil:
 		return err
 	}
-	c.down = fast(client)
+	c.down = c.wayTo(client)
 	c.in = wire.NewInbox(c.down, inboxBytes, c.p.cfg.MaxFrameBytes+4)
 	return nil
 }
@@ -167,6 +175,12 @@ func (c *conn) clientLoop() error {
 		c.done += len(c.frame)
 		c.frame = nil
 		c.produceView.Forget() // or it would hold the memory of a large one for as long as nothing comes
+		if c.requestBytes > 0 {
+			if err := c.flushUpstream(); err != nil {
+				return err
+			}
+			c.giveRequest()
+		}
 		if c.coming.left > 0 {
 			if err := c.passRest(); err != nil {
 				return err
@@ -198,6 +212,7 @@ func (c *conn) readFrame() error {
 		}
 		if len(b) >= need && need > 4 {
 			c.frame = b[:need:need]
+			c.requestArrived()
 			c.received(need)
 			c.requestRead()
 			return nil
@@ -214,6 +229,9 @@ func (c *conn) readFrame() error {
 				c.coming.left, c.coming.size = need-len(b), need
 				c.received(len(b))
 				return nil
+			}
+			if err := c.takeRequest(need); err != nil {
+				return err
 			}
 			whole = true
 			continue // to look at what is there
@@ -330,6 +348,8 @@ func (c *conn) finish(cause error) {
 	// just before a client closes must not be lost.
 	flushErr := c.flushUpstream()
 	c.cutShort()
+	c.in.Release()
+	c.giveRequest()
 	c.closeAfter(cause)
 	gone := errors.Is(cause, errClientClosed)
 
@@ -359,7 +379,7 @@ func (c *conn) finish(cause error) {
 		closeGently(c.client)
 	}
 	c.wg.Wait()
-	c.in.Release()
+	c.giveHeld()
 }
 
 // answeredLocked reports whether all that can be answered was answered and
@@ -411,66 +431,4 @@ func closeGently(conn net.Conn) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 64<<20))
 	}
 	_ = conn.Close()
-}
-
-// writeClient writes to the client, blocking. Only the owner of the slot at
-// the front may call it.
-func (c *conn) writeClient(buf []byte) {
-	c.mu.Lock()
-	dead := c.clientDead
-	c.mu.Unlock()
-	if dead {
-		return
-	}
-	if _, err := c.down.Write(buf); err != nil {
-		c.clientLost()
-		return
-	}
-	c.answered(len(buf))
-}
-
-// answered counts what was written to the client.
-func (c *conn) answered(n int) {
-	c.activity.Add(1)
-	c.p.metrics.answered(n)
-}
-
-// gone reports whether nothing is written to the client any more.
-func (c *conn) gone() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.clientDead
-}
-
-// writeClientNow writes what the socket takes without blocking.
-func (c *conn) writeClientNow(buf []byte) int {
-	c.mu.Lock()
-	dead := c.clientDead
-	c.mu.Unlock()
-	if dead {
-		return len(buf)
-	}
-	n := writeWithoutWaiting(c.down, c.client, buf)
-	c.p.metrics.answered(n)
-	return n
-}
-
-// clientLost notes that the client cannot be written to. Answers still owed
-// upstream are awaited, so that their fate is known, and dropped.
-func (c *conn) clientLost() {
-	c.mu.Lock()
-	c.clientDead = true
-	c.moved.Broadcast()
-	c.mu.Unlock()
-	c.closeAfter(errClientClosed)
-}
-
-// clientGone reports whether the client has closed its side, without reading
-// or blocking; false where the socket cannot be asked (TLS, pipes). It may be
-// called from any goroutine.
-func (c *conn) clientGone() bool {
-	c.mu.Lock()
-	dead := c.clientDead
-	c.mu.Unlock()
-	return dead || peerClosed(c.client)
 }

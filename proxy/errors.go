@@ -57,6 +57,9 @@ var (
 	errNoHighWatermark = errors.New("the leader does not know its high watermark")
 	// errNoSplice says that bytes cannot be moved within the kernel here.
 	errNoSplice = errors.New("splicing is not possible")
+	// errLateRequest ends a connection whose request does not come while others wait
+	// for its memory.
+	errLateRequest = errors.New("a request took too long to arrive")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.
 	errIdle = errors.New("idle for too long")
 )

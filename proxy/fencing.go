@@ -21,9 +21,6 @@ const (
 	// sameViewRounds is how often a batch may be refused on a view that the
 	// next reading confirms.
 	sameViewRounds = 4
-	// readingTimeout bounds a reading of a view or of records. Under load that
-	// bypasses the proxies a view may never come to rest.
-	readingTimeout = 15 * time.Second
 	// answerGrace is how much longer than the request's own timeout a stamped
 	// batch's answer is waited for; Config.AnswerMax bounds both together.
 	answerGrace = 5 * time.Second
@@ -100,7 +97,7 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		stirred:       make(chan struct{}, 1),
 		limits:        map[int32]BrokerLimits{},
 	}
-	f.readings = newReadingQueues(cfg.MaxReadings, readingTimeout, func() { metrics.limit(limitReadings) })
+	f.readings = newReadingQueues(cfg.MaxReadings, cfg.ReadingTimeout, func() { metrics.limit(limitReadings) })
 	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
 	var err error
 	f.topics.weak = &metrics.weak

@@ -10,7 +10,6 @@ import (
 const (
 	firstAcceptBackoff = 5 * time.Millisecond
 	maxAcceptBackoff   = time.Second
-	fullLogInterval    = time.Second
 )
 
 // serve starts accepting clients of one node, or of the bootstrap address
@@ -48,34 +47,31 @@ func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, e *entran
 	}
 }
 
-// turnedAway counts a client for which there is no room, and logs that, at
-// most once per fullLogInterval.
-func (p *Proxy) turnedAway(client net.Conn) {
-	p.metrics.limit(limitConnections)
-	last := p.fullLogged.Load()
-	if now := time.Now().UnixNano(); now-last > int64(fullLogInterval) && p.fullLogged.CompareAndSwap(last, now) {
-		p.cfg.Logger.Warn("too many connections, turning clients away",
-			"max_connections", p.cfg.MaxConnections, "remote", client.RemoteAddr().String())
-	}
-}
-
 // accepted starts serving a client, or turns it away.
 func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 	p.metrics.accepted.Add(1)
+	address, free := p.addresses.enter(client.RemoteAddr())
 	p.mu.Lock()
 	full := len(p.conns) >= p.cfg.MaxConnections
-	if full || p.draining {
+	if full || !free || p.draining {
 		p.mu.Unlock()
-		if full {
-			p.turnedAway(client)
+		p.addresses.leave(address)
+		switch {
+		case full:
+			p.limitHit(limitConnections, "too many connections, turning clients away: raise limits.max_connections, or look who has them",
+				"max_connections", p.cfg.MaxConnections, "remote", client.RemoteAddr().String())
+		case !free:
+			p.tooManyOf(client.RemoteAddr())
 		}
 		_ = client.Close()
 		return
 	}
 	c := newConn(p, client, e, node)
+	c.address = address
 	p.conns[c] = struct{}{}
 	p.wg.Go(func() {
 		c.serve()
+		p.addresses.leave(c.address)
 		p.mu.Lock()
 		delete(p.conns, c)
 		p.mu.Unlock()
@@ -83,4 +79,10 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 	})
 	p.mu.Unlock()
 	p.metrics.open.Add(1)
+}
+
+// tooManyOf says that an address has as many connections as it may.
+func (p *Proxy) tooManyOf(address net.Addr) {
+	p.limitHit(limitAddress, "too many connections of one address, turning it away: raise limits.max_connections_per_address, or look what runs there",
+		"max_connections_per_address", p.cfg.MaxConnectionsPerAddress, "remote", address.String())
 }

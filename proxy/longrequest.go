@@ -78,6 +78,13 @@ func (c *conn) passes(front []byte) bool {
 func (c *conn) passRest() error {
 	r := &c.coming
 	r.sent = c.queued // written by this goroutine alone
+	// Where memory is short it goes with what a connection has anyway.
+	var taken int64
+	defer func() {
+		if taken > 0 {
+			c.p.memory.requests.give(taken)
+		}
+	}()
 	// Not before bytes have been seen to come: what is announced takes no memory.
 	for wide := false; r.left > 0; {
 		if c.stopping.Load() {
@@ -101,6 +108,11 @@ func (c *conn) passRest() error {
 		}
 		n := min(r.left, len(c.in.Bytes()))
 		wide = n > inboxBytes
+		if wide && taken == 0 {
+			if wide = c.p.memory.requests.take(passBytes); wide {
+				taken = passBytes
+			}
+		}
 		r.left -= n
 		c.frame = c.in.Bytes()[:n:n]
 		c.queue(c.frame)

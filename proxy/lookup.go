@@ -12,10 +12,6 @@ import (
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
-// lookupTimeout bounds the readings, all together, that a request waits for
-// before it can be judged: names of topic ids, topics' configurations.
-const lookupTimeout = 5 * time.Second
-
 // errUnnamed says that a topic id's name is not known and is not asked for.
 var errUnnamed = errors.New("the name of the topic id is not known")
 
@@ -84,7 +80,7 @@ func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
 		return nil, nil, err
 	}
 	if c.lookupUntil.IsZero() {
-		c.lookupUntil = time.Now().Add(lookupTimeout)
+		c.lookupUntil = time.Now().Add(c.p.cfg.LookupTimeout)
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, c.lookupUntil)
 	return ctx, cancel, nil

@@ -29,12 +29,23 @@ const (
 	limitAnswer        = "answer_max"
 	limitOldReads      = "old_reads_per_second"
 	limitRuleTopics    = "max_rule_topics"
+
+	limitAddress  = "max_connections_per_address"
+	limitBuffered = "max_buffered_bytes"
+	limitArrival  = "arrival_timeout"
+	limitWrite    = "write_timeout"
+)
+
+// What memory for frames is used for, as metrics name it.
+const (
+	bufferedRequests = "requests"
+	bufferedAnswers  = "answers"
 )
 
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
-		limitReadings, limitReadBack, limitAnswer, limitOldReads}
+		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
 		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake}
 )
@@ -54,6 +65,7 @@ type metrics struct {
 	bytesOut    atomic.Int64
 	unmapped    atomic.Int64
 	dialErrors  atomic.Int64
+	buffered    counts // bytes of memory, now
 	limits      counts
 	malformedBy counts
 
@@ -129,6 +141,8 @@ var instruments = []instrument{
 		single(func(m *metrics) int64 { return m.bytesIn.Load() })},
 	{"offsetproxy.sent", "By", "Bytes of answers written to clients.", false,
 		single(func(m *metrics) int64 { return m.bytesOut.Load() })},
+	{"offsetproxy.memory.buffered", "By", "Memory for frames that connections have taken out of max_buffered now, by what they are.", true,
+		named("frames", func(m *metrics) counts { return m.buffered })},
 	{"offsetproxy.limits.hit", "{hit}", "Times that a configured limit made a connection wait or end, by limit.", false,
 		named("limit", func(m *metrics) counts { return m.limits })},
 	{"offsetproxy.input.malformed", "{connection}", "Connections ended because of their input, by reason.", false,
@@ -165,7 +179,8 @@ func byKey(table func(*metrics) *[unknownKey + 1]atomic.Int64) func(*metrics, fu
 // newMetrics registers the table with a meter.
 func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{
-		limits: newCounts(limitNames), malformedBy: newCounts(reasonNames),
+		buffered: newCounts([]string{bufferedRequests, bufferedAnswers}),
+		limits:   newCounts(limitNames), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
 		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
 		kinds:    newCounts(kindNames),

@@ -101,10 +101,12 @@ type pending struct {
 
 	slots   ring[*slot]
 	answers ring[answer]
-	claimed int  // slots at the front that are slotClaimed
-	held    int  // bytes of frames in slots that are done
-	spoken  bool // something was answered
-	owed    int  // answers that go to an onAnswer, until it has returned
+	claimed int // slots at the front that are slotClaimed
+	held    int // bytes of frames in slots that are done
+	// heldTaken is the memory that was taken for them.
+	heldTaken int64
+	spoken    bool // something was answered
+	owed      int  // answers that go to an onAnswer, until it has returned
 
 	flushing      bool
 	loopWillFlush bool // the upstreamLoop flushes before it next blocks
@@ -397,14 +399,18 @@ func (c *conn) gather() (buf []byte, n int) {
 
 func (c *conn) popDone(n int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.spoken = c.spoken || n > 0
 	for range n {
 		s := c.slots.pop()
 		c.held -= len(s.frame)
 		c.recycleLocked(s)
 	}
+	spare := c.spareHeldLocked()
 	c.moved.Broadcast()
+	c.mu.Unlock()
+	if spare > 0 {
+		c.p.memory.answers.give(spare)
+	}
 }
 
 // upstreamEnded tells everyone who waits for an upstream answer that none

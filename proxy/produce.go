@@ -8,13 +8,10 @@ import (
 	"github.com/offsetproxy/offsetproxy/wire"
 )
 
-// A batch is held for at most half of its request's timeout. longestHold
+// A batch is held for at most half of its request's timeout. Config.LongestHold
 // bounds that, since clients choose their timeouts; untimedHold is for requests
 // without one, as some send with acks 0 and 1.
-const (
-	longestHold = time.Minute
-	untimedHold = 500 * time.Millisecond
-)
+const untimedHold = 500 * time.Millisecond
 
 // produce takes over a Produce request if at least one of its partitions is to
 // be fenced. frame is the whole frame with its 4 length bytes; it is changed
@@ -136,7 +133,7 @@ func (f *fencing) carrierOf(c *conn) carrier {
 // admit examines each partition: what is not to be fenced is ready, what is
 // wrong is refused, and what is fenced goes to its lane.
 func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
-	hold := min(x.timeout/2, longestHold)
+	hold := min(x.timeout/2, x.c.p.cfg.LongestHold)
 	if x.timeout == 0 {
 		hold = untimedHold
 	}

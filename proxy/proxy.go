@@ -26,7 +26,9 @@ type Proxy struct {
 	wg sync.WaitGroup // everything that Run starts
 
 	lastConn   atomic.Int64 // id of the newest connection
-	fullLogged atomic.Int64 // when clients turned away were last logged, Unix ns
+	hitsLogged counts       // when each limit was last logged, Unix ns
+	memory     *budgets
+	addresses  *addressCounts
 
 	mu        sync.Mutex
 	running   bool
@@ -51,6 +53,10 @@ func New(cfg Config) (*Proxy, error) {
 		wake:    make(chan struct{}, 1),
 		ready:   make(chan struct{}),
 		conns:   map[*conn]struct{}{},
+
+		hitsLogged: newCounts(limitNames),
+		addresses:  newAddressCounts(cfg.MaxConnectionsPerAddress),
+		memory:     newBudgets(cfg.MaxBufferedBytes, m),
 	}
 	p.topology = newTopology(&p.cfg, newEntrances(&p.cfg))
 	p.rules = newCurrentRules(&p.cfg, m)

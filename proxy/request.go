@@ -104,7 +104,7 @@ func (c *conn) handleProduce(h wire.RequestHeader) error {
 // someone should look.
 func (c *conn) report(err error) {
 	log := c.p.cfg.Logger
-	remote := c.client.RemoteAddr().String()
+	remote := c.remote()
 	var bad *malformedError
 	var denied *deniedError
 	switch {

@@ -53,6 +53,7 @@ func (c *conn) sendGathered(pieces [][]byte, onAnswer func(answer []byte, err er
 			return nil
 		}
 		c.owed++
+		c.moved.Broadcast() // the upstreamLoop does not wait for memory while it owes one
 		c.answers.push(answer{id: id, sent: sent, onAnswer: onAnswer})
 	}
 	c.mu.Unlock()

@@ -32,6 +32,7 @@ type socket struct {
 	in, out           []byte
 	read, written     int
 	readErr, writeErr syscall.Errno
+	bound             writeBound // the zero value: writes wait for ever
 }
 
 // fast gives a reader and writer of a connection that costs less than the connection
@@ -46,7 +47,7 @@ func fast(conn net.Conn) io.ReadWriter {
 		return conn
 	}
 	s := &socket{raw: raw}
-	s.readStep, s.writeStep, s.nowStep = s.tryRead, s.tryWrite, s.tryWriteNow
+	s.readStep, s.writeStep, s.nowStep = s.tryRead, s.tryWriteBounded, s.tryWriteNow
 	return s
 }
 
@@ -103,10 +104,23 @@ func (s *socket) Write(b []byte) (int, error) {
 	s.out, s.written = b, 0
 	err := s.raw.Write(s.writeStep)
 	s.out = nil
+	s.bound.done()
 	if err == nil && s.writeErr != 0 {
 		err = os.NewSyscallError("write", s.writeErr)
 	}
 	return s.written, err
+}
+
+// boundWrites bounds the writes to come.
+func (s *socket) boundWrites(bound writeBound) { s.bound = bound }
+
+// tryWriteBounded is tryWrite, before a wait.
+func (s *socket) tryWriteBounded(fd uintptr) bool {
+	if s.tryWrite(fd) {
+		return true
+	}
+	s.bound.waits()
+	return false
 }
 
 // tryWrite is called when the peer may take something; false: not all of it yet.

@@ -32,9 +32,10 @@ const (
 type splicer struct {
 	pipes    *pipes
 	from, to syscall.RawConn
-	pipe     *pipe // nil: none taken
-	filled   int   // bytes in the pipe
-	wakeAt   int   // SO_RCVLOWAT of from; 0: as it was, one byte
+	pipe     *pipe      // nil: none taken
+	filled   int        // bytes in the pipe
+	wakeAt   int        // SO_RCVLOWAT of from; 0: as it was, one byte
+	bound    writeBound // of to; the zero value: writes wait for ever
 
 	// Arguments and results of the steps, which are made once so that they
 	// cost no allocation.
@@ -67,6 +68,9 @@ func newSplicer(pipes *pipes, to, from net.Conn) *splicer {
 	s.takeStep, s.giveStep = s.tryTake, s.tryGive
 	return s
 }
+
+// boundWrites bounds what give waits for.
+func (s *splicer) boundWrites(bound writeBound) { s.bound = bound }
 
 // take waits until there is something to read and moves up to most bytes of it into
 // the pipe, which must be empty. So many bytes or more are still to come, whatever
@@ -126,6 +130,7 @@ func (s *splicer) refused() bool { return s.pipe != nil }
 func (s *splicer) give(more bool, moved func(n int)) error {
 	s.more, s.moved = more, moved
 	err := s.to.Write(s.giveStep)
+	s.bound.done()
 	if err != nil {
 		return err
 	}
@@ -141,7 +146,11 @@ func (s *splicer) tryGive(fd uintptr) bool {
 	for s.filled > 0 {
 		var n int
 		if n, s.err = s.pipes.move(s.pipe.out, int(fd), s.filled, flags); s.err != nil {
-			return s.err != unix.EAGAIN
+			if s.err == unix.EAGAIN {
+				s.bound.waits()
+				return false
+			}
+			return true
 		}
 		if n == 0 { // out of a pipe that is not empty: no kernel does so, and it might for ever
 			s.err = unix.EIO

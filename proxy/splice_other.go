@@ -13,6 +13,7 @@ func (*splicer) take(int) (int, error)      { return 0, errNoSplice }
 func (*splicer) give(bool, func(int)) error { return errNoSplice }
 func (*splicer) refused() bool              { return true }
 func (*splicer) rest()                      {}
+func (*splicer) boundWrites(writeBound)     {}
 
 type pipes struct{}
 

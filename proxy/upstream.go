@@ -34,6 +34,8 @@ type downlink struct {
 	splicer *splicer
 	// spliced counts what was moved to the client; made once, for the splicer.
 	spliced func(n int)
+	// taken is the memory that the answer at hand has; see takeWhole.
+	taken int64
 }
 
 // upstreamLoop reads answers until the upstream connection ends.
@@ -41,11 +43,15 @@ func (c *conn) upstreamLoop() {
 	d := &downlink{c: c, in: wire.NewInbox(c.up, inboxBytes, c.p.cfg.MaxRewrittenBytes+4)}
 	d.splicer = newSplicer(&c.p.pipes, c.client, c.upstream)
 	d.spliced = c.answered
+	if d.splicer != nil {
+		d.splicer.boundWrites(writeBound{conn: c.client, patience: c.p.cfg.WriteTimeout})
+	}
 	err := d.relay()
+	d.giveWhole()
 	d.flush()
 	if errors.Is(err, errAnswer) || errors.Is(err, errAnswerTooLarge) {
 		c.p.cfg.Logger.Error("upstream answer not understood, closing",
-			"node", c.node, "remote", c.client.RemoteAddr().String(), "err", err)
+			"node", c.node, "remote", c.remote(), "err", err)
 	}
 	_ = c.upstream.Close()
 	if !errors.Is(err, errUpstreamLost) {
@@ -91,18 +97,22 @@ func (d *downlink) relay() error {
 		if err != nil {
 			return err
 		}
+		d.giveWhole()
 	}
 }
 
 // whole makes the next answer contiguous.
 func (d *downlink) whole(total int) ([]byte, error) {
+	if total-4 > d.c.p.cfg.MaxRewrittenBytes {
+		d.c.p.metrics.limit(limitRewritten)
+		return nil, fmt.Errorf("%w: %d bytes", errAnswerTooLarge, total)
+	}
 	if len(d.in.Bytes())-d.ready < total {
 		d.flush()
+		if err := d.takeWhole(total, 1); err != nil {
+			return nil, err
+		}
 		if err := d.in.Fill(total); err != nil {
-			if errors.Is(err, wire.ErrTooLarge) {
-				d.c.p.metrics.limit(limitRewritten)
-				return nil, fmt.Errorf("%w: %d bytes", errAnswerTooLarge, total)
-			}
 			return nil, err
 		}
 	}
@@ -145,6 +155,12 @@ func (d *downlink) show(a answer, total int) error {
 
 // rewrite replaces addresses in an answer; one without any passes.
 func (d *downlink) rewrite(a answer, total int) error {
+	if total-4 <= d.c.p.cfg.MaxRewrittenBytes {
+		if err := d.takeWhole(total, 2); err != nil { // and the one in its place
+			d.lose(a)
+			return err
+		}
+	}
 	frame, err := d.whole(total)
 	if err != nil {
 		d.lose(a)
@@ -214,6 +230,10 @@ func (d *downlink) hold(a answer, frame []byte) error {
 			return err
 		}
 	}
+	if err := d.takeHeld(len(frame)); err != nil {
+		d.lose(a)
+		return err
+	}
 	c.mu.Lock()
 	a.slot.completeLocked(frame)
 	c.loopWillFlush = true
@@ -266,7 +286,7 @@ func (d *downlink) splice(total int) (left int, err error) {
 		}
 		total -= n
 		if err := d.splicer.give(total > 0, d.spliced); err != nil {
-			d.c.clientLost()
+			d.c.writeFailed(err)
 		}
 	}
 	if total == 0 {

@@ -145,6 +145,8 @@ func (c *Config) defaultNumbers() error {
 		{"MaxControlBytes", &c.MaxControlBytes, 64 * mebibyte},
 		{"MaxPendingRequests", &c.MaxPendingRequests, 1024},
 		{"MaxConnections", &c.MaxConnections, 10_000},
+		{"MaxConnectionsPerAddress", &c.MaxConnectionsPerAddress, 0},
+		{"MaxBufferedBytes", &c.MaxBufferedBytes, 1024 * mebibyte},
 		{"MaxRewrittenBytes", &c.MaxRewrittenBytes, 64 * mebibyte},
 		{"MaxHeldBytes", &c.MaxHeldBytes, mebibyte},
 	} {
@@ -172,6 +174,12 @@ func (c *Config) defaultNumbers() error {
 		{"DialTimeout", &c.DialTimeout, 5 * time.Second},
 		{"HandshakeTimeout", &c.HandshakeTimeout, 30 * time.Second},
 		{"IdleTimeout", &c.IdleTimeout, 0},
+		{"ArrivalTimeout", &c.ArrivalTimeout, 30 * time.Second},
+		{"WriteTimeout", &c.WriteTimeout, 2 * time.Minute},
+		{"LongestHold", &c.LongestHold, time.Minute},
+		{"LookupTimeout", &c.LookupTimeout, 5 * time.Second},
+		{"ReadingTimeout", &c.ReadingTimeout, 15 * time.Second},
+		{"DrainDelay", &c.DrainDelay, 0},
 		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},
 	} {
 		if *f.value < 0 {

@@ -112,6 +112,6 @@ func (f *fencing) logRefusal(c *conn, p *wire.ProducePartition, code int16, mess
 	if !f.logger.Enabled(f.readings.ctx, level) {
 		return
 	}
-	f.logger.Log(f.readings.ctx, level, "batch refused", "remote", c.client.RemoteAddr().String(),
+	f.logger.Log(f.readings.ctx, level, "batch refused", "remote", c.remote(),
 		"topic", string(p.Topic), "partition", p.Partition, "code", code, "reason", message)
 }

@@ -49,29 +49,37 @@ type settingFlags struct {
 	AssertProducerIDExpirationCheck *string `name:"assert-producer-id-expiration-check" help:"The brokers' producer.id.expiration.check.interval.ms on your word." placeholder:"TIME" group:"fence"`
 	AssertConnectionsMaxIdle        *string `help:"The brokers' connections.max.idle.ms on your word." placeholder:"TIME" group:"fence"`
 
-	MaxFrame             *string `help:"Largest request; default ${max_frame}." placeholder:"SIZE" group:"limits"`
-	MaxDecompressed      *string `help:"Largest batch under a rule; default ${max_decompressed}." placeholder:"SIZE" group:"limits"`
-	MaxProducePartitions *string `help:"Partitions of one Produce, if some are under a rule; default ${max_produce_partitions}." placeholder:"N" group:"limits"`
-	MaxPendingRequests   *string `help:"Unanswered requests of a connection; default ${max_pending_requests}." placeholder:"N" group:"limits"`
-	MaxRewritten         *string `help:"Largest answer in which addresses are replaced; default ${max_rewritten}." placeholder:"SIZE" group:"limits"`
-	MaxHeld              *string `help:"Answers of a connection that wait for an earlier one; default ${max_held}." placeholder:"SIZE" group:"limits"`
-	MaxConnections       *string `help:"Client connections; default ${max_connections}." placeholder:"N" group:"limits"`
-	DialTimeout          *string `help:"One attempt to connect to a broker; default ${dial_timeout}." placeholder:"TIME" group:"limits"`
-	HandshakeTimeout     *string `help:"A new connection's first request; default ${handshake_timeout}." placeholder:"TIME" group:"limits"`
-	IdleTimeout          *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
-	DrainTimeout         *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
-	ProducerKeep         *string `help:"How long idempotent clients' last batches are remembered; default ${producer_keep}." placeholder:"TIME" group:"limits"`
-	MaxProducers         *string `help:"Producer ids remembered in a partition; default ${max_producers}." placeholder:"N" group:"limits"`
-	IdleProducers        *string `help:"Producer ids remembered in all idle partitions; default ${idle_producers}." placeholder:"N" group:"limits"`
-	MaxRuleTopics        *string `help:"Topics whose rule is remembered; default ${max_rule_topics}." placeholder:"N" group:"limits"`
-	MaxTopics            *string `help:"Topics under a rule that are remembered; default ${max_topics}." placeholder:"N" group:"limits"`
-	MaxUnknown           *string `help:"Appends of unknown outcome in a partition; default ${max_unknown}." placeholder:"N" group:"limits"`
-	MaxAddPartitions     *string `help:"A request that names a transaction's partitions; default ${max_add_partitions}." placeholder:"SIZE" group:"limits"`
-	MaxReadings          *string `help:"The proxy's own readings at one broker at once; default ${max_readings}." placeholder:"N" group:"limits"`
-	OldReadsPerSecond    *string `help:"Appends of a connection for offsets far back, each of which is read; default ${old_reads_per_second}." placeholder:"N" group:"limits"`
-	MaxReadBack          *string `help:"One round of reading records back; default ${max_read_back}." placeholder:"SIZE" group:"limits"`
-	MaxControlAnswer     *string `help:"Largest answer to the proxy itself; default ${max_control_answer}." placeholder:"SIZE" group:"limits"`
-	ControlTimeout       *string `help:"One request of the proxy's own; default ${control_timeout}." placeholder:"TIME" group:"limits"`
+	MaxFrame                 *string `help:"Largest request; default ${max_frame}." placeholder:"SIZE" group:"limits"`
+	MaxDecompressed          *string `help:"Largest batch under a rule; default ${max_decompressed}." placeholder:"SIZE" group:"limits"`
+	MaxProducePartitions     *string `help:"Partitions of one Produce, if some are under a rule; default ${max_produce_partitions}." placeholder:"N" group:"limits"`
+	MaxPendingRequests       *string `help:"Unanswered requests of a connection; default ${max_pending_requests}." placeholder:"N" group:"limits"`
+	MaxRewritten             *string `help:"Largest answer in which addresses are replaced; default ${max_rewritten}." placeholder:"SIZE" group:"limits"`
+	MaxHeld                  *string `help:"Answers of a connection that wait for an earlier one; default ${max_held}." placeholder:"SIZE" group:"limits"`
+	MaxConnections           *string `help:"Client connections; default ${max_connections}." placeholder:"N" group:"limits"`
+	MaxConnectionsPerAddress *string `help:"Client connections of one address, or of one /64 network of IPv6; default ${max_connections_per_address}: no limit of its own." placeholder:"N" group:"limits"`
+	MaxBuffered              *string `help:"Memory for frames of all connections together; default ${max_buffered}." placeholder:"SIZE" group:"limits"`
+	ArrivalTimeout           *string `help:"For a request to arrive whole while others wait for its memory; default ${arrival_timeout}." placeholder:"TIME" group:"limits"`
+	WriteTimeout             *string `help:"Close the connection of a client that takes nothing for so long; default ${write_timeout}." placeholder:"TIME" group:"limits"`
+	LongestHold              *string `help:"Longest wait of an append for its turn; default ${longest_hold}." placeholder:"TIME" group:"limits"`
+	LookupTimeout            *string `help:"What a request waits for until its topics are known; default ${lookup_timeout}." placeholder:"TIME" group:"limits"`
+	ReadingTimeout           *string `help:"One reading of a partition's end or of records; default ${reading_timeout}." placeholder:"TIME" group:"limits"`
+	DialTimeout              *string `help:"One attempt to connect to a broker; default ${dial_timeout}." placeholder:"TIME" group:"limits"`
+	HandshakeTimeout         *string `help:"A new connection's first request; default ${handshake_timeout}." placeholder:"TIME" group:"limits"`
+	IdleTimeout              *string `help:"Close idle connections; default ${idle_timeout}: the brokers decide." placeholder:"TIME" group:"limits"`
+	DrainDelay               *string `help:"Time between not ready and no new connections, after SIGTERM; default ${drain_delay}." placeholder:"TIME" group:"limits"`
+	DrainTimeout             *string `help:"For requests in flight after SIGTERM; default ${drain_timeout}." placeholder:"TIME" group:"limits"`
+	ProducerKeep             *string `help:"How long idempotent clients' last batches are remembered; default ${producer_keep}." placeholder:"TIME" group:"limits"`
+	MaxProducers             *string `help:"Producer ids remembered in a partition; default ${max_producers}." placeholder:"N" group:"limits"`
+	IdleProducers            *string `help:"Producer ids remembered in all idle partitions; default ${idle_producers}." placeholder:"N" group:"limits"`
+	MaxRuleTopics            *string `help:"Topics whose rule is remembered; default ${max_rule_topics}." placeholder:"N" group:"limits"`
+	MaxTopics                *string `help:"Topics under a rule that are remembered; default ${max_topics}." placeholder:"N" group:"limits"`
+	MaxUnknown               *string `help:"Appends of unknown outcome in a partition; default ${max_unknown}." placeholder:"N" group:"limits"`
+	MaxAddPartitions         *string `help:"A request that names a transaction's partitions; default ${max_add_partitions}." placeholder:"SIZE" group:"limits"`
+	MaxReadings              *string `help:"The proxy's own readings at one broker at once; default ${max_readings}." placeholder:"N" group:"limits"`
+	OldReadsPerSecond        *string `help:"Appends of a connection for offsets far back, each of which is read; default ${old_reads_per_second}." placeholder:"N" group:"limits"`
+	MaxReadBack              *string `help:"One round of reading records back; default ${max_read_back}." placeholder:"SIZE" group:"limits"`
+	MaxControlAnswer         *string `help:"Largest answer to the proxy itself; default ${max_control_answer}." placeholder:"SIZE" group:"limits"`
+	ControlTimeout           *string `help:"One request of the proxy's own; default ${control_timeout}." placeholder:"TIME" group:"limits"`
 }
 
 // flagGroups are the headings of --help.
@@ -168,30 +176,38 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		AnswerMax:     optional(f.AnswerMax),
 		ClockSkew:     optional(f.ClockSkew),
 		Limits: config.Limits{
-			MaxFrame:             optional(f.MaxFrame),
-			MaxDecompressed:      optional(f.MaxDecompressed),
-			MaxProducePartitions: optional(f.MaxProducePartitions),
-			MaxPendingRequests:   optional(f.MaxPendingRequests),
-			MaxRewritten:         optional(f.MaxRewritten),
-			MaxHeld:              optional(f.MaxHeld),
-			MaxConnections:       optional(f.MaxConnections),
-			DialTimeout:          optional(f.DialTimeout),
-			HandshakeTimeout:     optional(f.HandshakeTimeout),
-			IdleTimeout:          optional(f.IdleTimeout),
-			DrainTimeout:         optional(f.DrainTimeout),
-			IdleViews:            optional(f.IdleViews),
-			ProducerKeep:         optional(f.ProducerKeep),
-			MaxProducers:         optional(f.MaxProducers),
-			IdleProducers:        optional(f.IdleProducers),
-			MaxRuleTopics:        optional(f.MaxRuleTopics),
-			MaxTopics:            optional(f.MaxTopics),
-			MaxUnknown:           optional(f.MaxUnknown),
-			MaxAddPartitions:     optional(f.MaxAddPartitions),
-			MaxReadings:          optional(f.MaxReadings),
-			OldReadsPerSecond:    optional(f.OldReadsPerSecond),
-			MaxReadBack:          optional(f.MaxReadBack),
-			MaxControlAnswer:     optional(f.MaxControlAnswer),
-			ControlTimeout:       optional(f.ControlTimeout),
+			MaxFrame:                 optional(f.MaxFrame),
+			MaxDecompressed:          optional(f.MaxDecompressed),
+			MaxProducePartitions:     optional(f.MaxProducePartitions),
+			MaxPendingRequests:       optional(f.MaxPendingRequests),
+			MaxRewritten:             optional(f.MaxRewritten),
+			MaxHeld:                  optional(f.MaxHeld),
+			MaxConnections:           optional(f.MaxConnections),
+			MaxConnectionsPerAddress: optional(f.MaxConnectionsPerAddress),
+			MaxBuffered:              optional(f.MaxBuffered),
+			ArrivalTimeout:           optional(f.ArrivalTimeout),
+			WriteTimeout:             optional(f.WriteTimeout),
+			LongestHold:              optional(f.LongestHold),
+			LookupTimeout:            optional(f.LookupTimeout),
+			ReadingTimeout:           optional(f.ReadingTimeout),
+			DrainDelay:               optional(f.DrainDelay),
+			DialTimeout:              optional(f.DialTimeout),
+			HandshakeTimeout:         optional(f.HandshakeTimeout),
+			IdleTimeout:              optional(f.IdleTimeout),
+			DrainTimeout:             optional(f.DrainTimeout),
+			IdleViews:                optional(f.IdleViews),
+			ProducerKeep:             optional(f.ProducerKeep),
+			MaxProducers:             optional(f.MaxProducers),
+			IdleProducers:            optional(f.IdleProducers),
+			MaxRuleTopics:            optional(f.MaxRuleTopics),
+			MaxTopics:                optional(f.MaxTopics),
+			MaxUnknown:               optional(f.MaxUnknown),
+			MaxAddPartitions:         optional(f.MaxAddPartitions),
+			MaxReadings:              optional(f.MaxReadings),
+			OldReadsPerSecond:        optional(f.OldReadsPerSecond),
+			MaxReadBack:              optional(f.MaxReadBack),
+			MaxControlAnswer:         optional(f.MaxControlAnswer),
+			ControlTimeout:           optional(f.ControlTimeout),
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
 		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},

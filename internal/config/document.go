@@ -104,6 +104,22 @@ type Limits struct {
 	MaxHeld Value `yaml:"max_held"`
 	// MaxConnections is proxy.Config.MaxConnections, a number.
 	MaxConnections Value `yaml:"max_connections"`
+	// MaxConnectionsPerAddress is proxy.Config.MaxConnectionsPerAddress, a number.
+	MaxConnectionsPerAddress Value `yaml:"max_connections_per_address"`
+	// MaxBuffered is proxy.Config.MaxBufferedBytes, a size.
+	MaxBuffered Value `yaml:"max_buffered"`
+	// ArrivalTimeout is proxy.Config.ArrivalTimeout, a length of time.
+	ArrivalTimeout Value `yaml:"arrival_timeout"`
+	// WriteTimeout is proxy.Config.WriteTimeout, a length of time.
+	WriteTimeout Value `yaml:"write_timeout"`
+	// LongestHold is proxy.Config.LongestHold, a length of time.
+	LongestHold Value `yaml:"longest_hold"`
+	// LookupTimeout is proxy.Config.LookupTimeout, a length of time.
+	LookupTimeout Value `yaml:"lookup_timeout"`
+	// ReadingTimeout is proxy.Config.ReadingTimeout, a length of time.
+	ReadingTimeout Value `yaml:"reading_timeout"`
+	// DrainDelay is proxy.Config.DrainDelay, a length of time.
+	DrainDelay Value `yaml:"drain_delay"`
 	// DialTimeout is proxy.Config.DialTimeout, a length of time.
 	DialTimeout Value `yaml:"dial_timeout"`
 	// HandshakeTimeout is proxy.Config.HandshakeTimeout, a length of time.

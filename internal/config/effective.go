@@ -82,6 +82,7 @@ var kindNames = map[proxy.BrokerKind]string{proxy.AutoKind: "auto", proxy.Apache
 
 // limitNames gives the order in which limits are shown.
 var limitNames = []string{"max_frame", "max_decompressed", "max_produce_partitions", "max_pending_requests", "max_rewritten", "max_held", "max_connections",
+	"max_connections_per_address", "max_buffered", "arrival_timeout", "write_timeout", "longest_hold", "lookup_timeout", "reading_timeout", "drain_delay",
 	"dial_timeout", "handshake_timeout", "idle_timeout", "drain_timeout", "idle_views",
 	"producer_keep", "max_producers", "idle_producers", "max_rule_topics",
 	"max_topics", "max_unknown", "max_add_partitions", "max_readings", "old_reads_per_second", "max_read_back", "max_control_answer", "control_timeout"}
@@ -110,30 +111,38 @@ func (s *Settings) Effective() Effective {
 		Pprof:          s.Pprof,
 		Notes:          s.Notes,
 		Limits: map[string]string{
-			"max_frame":              size(p.MaxFrameBytes),
-			"max_decompressed":       size(p.MaxDecompressedBytes),
-			"max_produce_partitions": strconv.Itoa(p.MaxProducePartitions),
-			"max_pending_requests":   strconv.Itoa(p.MaxPendingRequests),
-			"max_rewritten":          size(p.MaxRewrittenBytes),
-			"max_held":               size(p.MaxHeldBytes),
-			"max_connections":        strconv.Itoa(p.MaxConnections),
-			"dial_timeout":           duration(p.DialTimeout),
-			"handshake_timeout":      duration(p.HandshakeTimeout),
-			"idle_timeout":           duration(p.IdleTimeout),
-			"drain_timeout":          duration(p.DrainTimeout),
-			"idle_views":             strconv.Itoa(p.IdleViews),
-			"producer_keep":          duration(p.ProducerKeep),
-			"max_producers":          strconv.Itoa(p.MaxProducers),
-			"idle_producers":         strconv.Itoa(p.IdleProducers),
-			"max_rule_topics":        strconv.Itoa(p.MaxRuleTopics),
-			"max_topics":             strconv.Itoa(p.MaxTopics),
-			"max_unknown":            strconv.Itoa(p.MaxUnknown),
-			"max_add_partitions":     size(p.MaxAddPartitionsBytes),
-			"max_readings":           strconv.Itoa(p.MaxReadings),
-			"old_reads_per_second":   strconv.Itoa(p.OldReadsPerSecond),
-			"max_read_back":          size(p.MaxReadBackBytes),
-			"max_control_answer":     size(p.MaxControlBytes),
-			"control_timeout":        duration(p.ControlTimeout),
+			"max_frame":                   size(p.MaxFrameBytes),
+			"max_decompressed":            size(p.MaxDecompressedBytes),
+			"max_produce_partitions":      strconv.Itoa(p.MaxProducePartitions),
+			"max_pending_requests":        strconv.Itoa(p.MaxPendingRequests),
+			"max_rewritten":               size(p.MaxRewrittenBytes),
+			"max_held":                    size(p.MaxHeldBytes),
+			"max_connections":             strconv.Itoa(p.MaxConnections),
+			"max_connections_per_address": strconv.Itoa(p.MaxConnectionsPerAddress),
+			"max_buffered":                size(p.MaxBufferedBytes),
+			"arrival_timeout":             duration(p.ArrivalTimeout),
+			"write_timeout":               duration(p.WriteTimeout),
+			"longest_hold":                duration(p.LongestHold),
+			"lookup_timeout":              duration(p.LookupTimeout),
+			"reading_timeout":             duration(p.ReadingTimeout),
+			"drain_delay":                 duration(p.DrainDelay),
+			"dial_timeout":                duration(p.DialTimeout),
+			"handshake_timeout":           duration(p.HandshakeTimeout),
+			"idle_timeout":                duration(p.IdleTimeout),
+			"drain_timeout":               duration(p.DrainTimeout),
+			"idle_views":                  strconv.Itoa(p.IdleViews),
+			"producer_keep":               duration(p.ProducerKeep),
+			"max_producers":               strconv.Itoa(p.MaxProducers),
+			"idle_producers":              strconv.Itoa(p.IdleProducers),
+			"max_rule_topics":             strconv.Itoa(p.MaxRuleTopics),
+			"max_topics":                  strconv.Itoa(p.MaxTopics),
+			"max_unknown":                 strconv.Itoa(p.MaxUnknown),
+			"max_add_partitions":          size(p.MaxAddPartitionsBytes),
+			"max_readings":                strconv.Itoa(p.MaxReadings),
+			"old_reads_per_second":        strconv.Itoa(p.OldReadsPerSecond),
+			"max_read_back":               size(p.MaxReadBackBytes),
+			"max_control_answer":          size(p.MaxControlBytes),
+			"control_timeout":             duration(p.ControlTimeout),
 		},
 	}
 	for _, r := range p.Rules {
@@ -226,7 +235,10 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		if k == "idle_timeout" && v == "0s" {
 			v = "none of its own, the brokers' decides"
 		}
-		line(name, "%-22s %s", k, v)
+		if k == "max_connections_per_address" && v == "0" {
+			v = "no limit of its own"
+		}
+		line(name, "%-27s %s", k, v)
 		name = ""
 	}
 	line("log", "%s and above, as %s, to standard error", e.LogLevel, e.LogFormat)

@@ -158,7 +158,9 @@ answer_max: 32s
 limits: {max_frame: 1313, max_decompressed: 1414, max_produce_partitions: 15, max_pending_requests: 16, max_rewritten: 1717, max_held: 1818,
   max_connections: 19, dial_timeout: 20s, handshake_timeout: 21s, idle_timeout: 22s, drain_timeout: 23s, idle_views: 24, max_rule_topics: 25,
   producer_keep: 35s, max_producers: 36, idle_producers: 37,
-  max_topics: 33, max_unknown: 26, max_add_partitions: 2727, max_readings: 28, old_reads_per_second: 41, max_read_back: 2929, max_control_answer: 30MiB, control_timeout: 31s}`))
+  max_topics: 33, max_unknown: 26, max_add_partitions: 2727, max_readings: 28, old_reads_per_second: 41, max_read_back: 2929, max_control_answer: 30MiB, control_timeout: 31s,
+  max_connections_per_address: 42, max_buffered: 43MiB, arrival_timeout: 44s, write_timeout: 45s, longest_hold: 46s, lookup_timeout: 47s,
+  reading_timeout: 48s, drain_delay: 49s}`))
 	if err != nil {
 		t.Fatal(err)
 	}
