@@ -9,11 +9,13 @@ import (
 )
 
 // remote is where the client is, for logs.
-func (c *conn) remote() string {
+func (c *conn) remote() string { return c.remoteAddr().String() }
+
+func (c *conn) remoteAddr() net.Addr {
 	if c.from != nil {
-		return c.from.String()
+		return c.from
 	}
-	return c.client.RemoteAddr().String()
+	return c.client.RemoteAddr()
 }
 
 // writeBound ends a write to a client that takes nothing for as long as its patience,

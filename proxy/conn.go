@@ -144,6 +144,11 @@ func (c *conn) serve() {
 
 // welcome does what comes before the first request.
 func (c *conn) welcome() error {
+	if c.entrance.ProxyProtocol != nil {
+		if err := c.introduce(); err != nil {
+			return err
+		}
+	}
 	if c.entrance.TLS == nil {
 		return nil
 	}

@@ -60,6 +60,8 @@ var (
 	// errLateRequest ends a connection whose request does not come while others wait
 	// for its memory.
 	errLateRequest = errors.New("a request took too long to arrive")
+	// errAddressFull ends a connection whose client's address has as many as it may.
+	errAddressFull = errors.New("too many connections of one address")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.
 	errIdle = errors.New("idle for too long")
 )

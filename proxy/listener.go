@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -50,7 +51,10 @@ func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, e *entran
 // accepted starts serving a client, or turns it away.
 func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 	p.metrics.accepted.Add(1)
-	address, free := p.addresses.enter(client.RemoteAddr())
+	address, free := netip.Prefix{}, true
+	if e.ProxyProtocol == nil { // else its address is yet to be told
+		address, free = p.addresses.enter(client.RemoteAddr())
+	}
 	p.mu.Lock()
 	full := len(p.conns) >= p.cfg.MaxConnections
 	if full || !free || p.draining {

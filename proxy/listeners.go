@@ -34,6 +34,9 @@ type Listener struct {
 	TLS *tls.Config
 	// Access bounds what may be asked here; the zero value: nothing.
 	Access Access
+	// ProxyProtocol, if not nil, has every connection begin with a header that says
+	// whom it comes from.
+	ProxyProtocol *ProxyProtocol
 }
 
 // ServerNames is how brokers are told apart by the server name of TLS (RFC 6066,
@@ -151,6 +154,9 @@ func (l *Listener) fillIn() *ConfigError {
 		l.Name = l.Listen
 	}
 	if bad := l.Access.validate(); bad != nil {
+		return bad
+	}
+	if bad := l.fillInProxyProtocol(host); bad != nil {
 		return bad
 	}
 	if l.ServerNames != nil {

@@ -71,6 +71,7 @@ func TestListenersThatCannotBe(t *testing.T) {
 		{"Listeners[0].NodePorts", "", []proxy.Listener{{Listen: ":9092", NodePorts: map[int32]int{1: 9092}}}},
 		{"Listeners[0].ServerNames", "", []proxy.Listener{{Listen: ":9092", ServerNames: &proxy.ServerNames{Domain: "d"}}}},
 		{"Listeners[0].ServerNames", "", []proxy.Listener{{Listen: ":9092", TLS: &tls.Config{}, ServerNames: &proxy.ServerNames{Domain: "d"}, NodePorts: map[int32]int{1: 2}}}},
+		{"Listeners[0].ProxyProtocol.From", "", []proxy.Listener{{Listen: ":9092", ProxyProtocol: &proxy.ProxyProtocol{}}}},
 		{"Listeners[0].ServerNames.Domain", "", []proxy.Listener{names(proxy.ServerNames{})}},
 		{"Listeners[0].ServerNames.Port", "", []proxy.Listener{names(proxy.ServerNames{Domain: "d", Port: 70000})}},
 		{"Listeners[0].ServerNames.Bootstrap", "", []proxy.Listener{names(proxy.ServerNames{Domain: "d", Bootstrap: "broker-3.d"})}},

@@ -13,12 +13,15 @@ const (
 	// A client that is not spoken to in TLS, by our certificate, or with its own.
 	reasonHandshakeTLS = "tls_handshake"
 	reasonServerName   = "server_name"
-	reasonHTTP         = "http"
-	reasonHeader       = "header"
-	reasonProduce      = "produce"
-	reasonVersion      = "version"
-	reasonTruncated    = "truncated"
-	reasonHandshake    = "handshake_timeout"
+	// PROXY headers, and who may send them.
+	reasonProxyHeader = "proxy_protocol"
+	reasonProxyFrom   = "proxy_protocol_from"
+	reasonHTTP        = "http"
+	reasonHeader      = "header"
+	reasonProduce     = "produce"
+	reasonVersion     = "version"
+	reasonTruncated   = "truncated"
+	reasonHandshake   = "handshake_timeout"
 )
 
 var httpMethods = [][]byte{

@@ -118,7 +118,7 @@ func (c *conn) report(err error) {
 		log.Warn("request cannot be served, closing connection", "remote", remote, "reason", err.Error())
 	case errors.Is(err, errNoBroker):
 		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err)
-	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, io.EOF):
+	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, errAddressFull), errors.Is(err, io.EOF):
 		log.Debug("connection ends", "remote", remote, "reason", err.Error())
 	default:
 		log.Info("connection ends", "remote", remote, "node", c.node, "reason", err.Error())

@@ -34,6 +34,9 @@ type EffectiveListener struct {
 	DenyAPIs []string `json:"deny_apis,omitempty"`
 	// ReadOnly reports whether nothing may be changed.
 	ReadOnly bool `json:"read_only,omitempty"`
+	// ProxyProtocolFrom are those who say whom clients come from; empty: clients
+	// come themselves.
+	ProxyProtocolFrom []string `json:"proxy_protocol_from,omitempty"`
 }
 
 // EffectiveServerNames is server_names.
@@ -81,6 +84,11 @@ func (s *Settings) effectiveListener(l proxy.Listener) EffectiveListener {
 		Name: l.Name, Listen: l.Listen, AdvertisedHost: l.AdvertisedHost, BrokerPorts: portRange(l.BrokerPorts), NodePorts: l.NodePorts,
 		AllowAPIs: apiNames(l.Access.Allow), DenyAPIs: apiNames(l.Access.Deny), ReadOnly: l.Access.ReadOnly,
 	}
+	if l.ProxyProtocol != nil {
+		for _, of := range l.ProxyProtocol.From {
+			e.ProxyProtocolFrom = append(e.ProxyProtocolFrom, of.String())
+		}
+	}
 	if n := l.ServerNames; n != nil {
 		e.ServerNames = &EffectiveServerNames{Domain: n.Domain, Bootstrap: n.Bootstrap, Port: n.Port}
 	}
@@ -119,6 +127,9 @@ func (e EffectiveListener) write(line func(name, format string, args ...any)) {
 	}
 	if len(e.DenyAPIs) > 0 {
 		line("", "%s may not be used", strings.Join(e.DenyAPIs, ", "))
+	}
+	if len(e.ProxyProtocolFrom) > 0 {
+		line("", "only from %s, which say in a PROXY header whom clients come from", strings.Join(e.ProxyProtocolFrom, ", "))
 	}
 	if e.TLS != nil {
 		clients := "are not asked who they are"

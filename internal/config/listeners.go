@@ -30,6 +30,12 @@ type Listener struct {
 	DenyAPIs Values `yaml:"deny_apis"`
 	// ReadOnly is proxy.Access.ReadOnly.
 	ReadOnly Value `yaml:"read_only"`
+	// ProxyProtocol says whether there is a proxy.Listener.ProxyProtocol: off or
+	// require.
+	ProxyProtocol Value `yaml:"proxy_protocol"`
+	// ProxyProtocolFrom is proxy.ProxyProtocol.From: addresses, or networks as in
+	// 10.0.0.0/8.
+	ProxyProtocolFrom Values `yaml:"proxy_protocol_from"`
 }
 
 // ServerNames is how brokers are told apart on one port.
@@ -87,6 +93,7 @@ func (r *resolver) listeners() {
 		l.Access.Allow = r.apis(given.AllowAPIs, path+"allow_apis")
 		l.Access.Deny = r.apis(given.DenyAPIs, path+"deny_apis")
 		r.yesOrNo(given.ReadOnly, path+"read_only", &l.Access.ReadOnly)
+		r.proxyProtocol(given, path, &l)
 		p.Listeners = append(p.Listeners, l)
 	}
 }

@@ -28,6 +28,8 @@ listeners:
   deny_apis: [createtopics, 20]
   allow_apis: Metadata, Fetch, 600
   read_only: true
+  proxy_protocol: require
+  proxy_protocol_from: 10.1.2.3, 10.9.8.7/16, 2001:db8::/32
   tls: {cert_file: a, key_file: b}
 upstream:
   tls: {ca_file: /k/ca.crt, cert_file: /k/tls.crt, key_file: /k/tls.key, server_name: kafka.internal}
@@ -48,6 +50,7 @@ func TestListeners(t *testing.T) {
 			Name: "0.0.0.0:9500", Listen: "0.0.0.0:9500", AdvertisedHost: "p.example", BrokerPorts: "9501-9600", NodePorts: map[int32]int{20000: 9700},
 			TLS:       &EffectiveTLS{CertFile: "a", KeyFile: "b", ClientAuth: "none", MinVersion: "1.2"},
 			AllowAPIs: []string{"Metadata", "Fetch", "600"}, DenyAPIs: []string{"CreateTopics", "DeleteTopics"}, ReadOnly: true,
+			ProxyProtocolFrom: []string{"10.1.2.3/32", "10.9.0.0/16", "2001:db8::/32"},
 		},
 	}
 	effective := got.Effective()
@@ -67,7 +70,7 @@ func TestListeners(t *testing.T) {
 	}
 	for _, want := range []string{
 		"127.0.0.1:9092, and are told the host 127.0.0.1", "0.0.0.0:9443 as kafka.example, and are told broker-<node id>.kafka.example and 443",
-		"clients show certificates (require) of the authorities in /c/ca.crt", "node id 20000 on 9700", "CreateTopics, DeleteTopics may not be used", "read-only", "by the authorities of /k/ca.crt, showing /k/tls.crt",
+		"clients show certificates (require) of the authorities in /c/ca.crt", "node id 20000 on 9700", "CreateTopics, DeleteTopics may not be used", "read-only", "only from 10.1.2.3/32, 10.9.0.0/16", "by the authorities of /k/ca.crt, showing /k/tls.crt",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, &text)
@@ -114,6 +117,10 @@ func TestListenersThatCannotBe(t *testing.T) {
 		{"listeners: [{listen: ':1', deny_apis: [-1]}]", "listeners[0].deny_apis[0]"},
 		{"listeners: [{listen: ':1', deny_apis: [ApiVersions]}]", "listeners[0].deny_apis[0]"},
 		{"listeners: [{listen: ':1', read_only: maybe}]", "listeners[0].read_only"},
+		{"listeners: [{listen: ':1', proxy_protocol: maybe}]", "listeners[0].proxy_protocol"},
+		{"listeners: [{listen: ':1', proxy_protocol: require}]", "listeners[0].proxy_protocol_from"},
+		{"listeners: [{listen: ':1', proxy_protocol: require, proxy_protocol_from: [10.0.0.1, nobody]}]", "listeners[0].proxy_protocol_from[1]"},
+		{"listeners: [{listen: ':1', proxy_protocol_from: [10.0.0.1]}]", "listeners[0].proxy_protocol_from[0]"},
 		{"upstream: {tls: {cert_file: c}}", "upstream.tls.key_file"},
 		{"upstream: {tls: {key_file: c}}", "upstream.tls.cert_file"},
 		{"upstream: {tls: {enabled: maybe}}", "upstream.tls.enabled"},
