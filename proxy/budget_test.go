@@ -142,7 +142,7 @@ func TestDrainEndsAWaitForMemory(t *testing.T) {
 // none of them beside another.
 func TestAnswersWaitForMemory(t *testing.T) {
 	p := scripted(t, proxy.Config{MaxBufferedBytes: mebibyte}, func(c *kafkatest.Conn, r kafkatest.Request) bool {
-		answer := kafkatest.Metadata(kafkatest.Broker{Host: "127.0.0.1", Port: 1})
+		answer := kafkatest.Metadata(kafkatest.Broker{Node: 5, Host: "127.0.0.1", Port: 1})
 		topic := kmsg.NewMetadataResponseTopic()
 		topic.Topic = kmsg.StringPtr(strings.Repeat("t", 249))
 		for range 1000 {

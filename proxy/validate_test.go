@@ -111,7 +111,8 @@ func TestInForceKeepsWhatIsGiven(t *testing.T) {
 		MaxFrameBytes: 7, MaxDecompressedBytes: 7, MaxProducePartitions: 7, MaxPendingRequests: 7, MaxConnections: 7,
 		AnswerMax: time.Second, MaxAddPartitionsBytes: 7, MaxTopics: 7, MaxUnknown: 7, MaxReadings: 7, OldReadsPerSecond: 7, MaxReadBackBytes: 7, MaxControlBytes: 7,
 		ControlTimeout: time.Second, MaxRewrittenBytes: 7, MaxHeldBytes: 7, DialTimeout: time.Second, HandshakeTimeout: time.Second,
-		IdleTimeout: time.Second, DrainTimeout: time.Second,
+		IdleTimeout: time.Second, DrainTimeout: time.Second, DrainDelay: time.Second, WriteTimeout: time.Second, ArrivalTimeout: time.Second,
+		LongestHold: time.Second, LookupTimeout: time.Second, ReadingTimeout: time.Second, MaxBufferedBytes: 7, MaxConnectionsPerAddress: 7,
 	}
 	got, err := given.InForce()
 	if err != nil {
