@@ -66,6 +66,8 @@ type conn struct {
 	up       io.ReadWriter // reads and writes upstream
 	node     int32         // broker that upstream goes to; unknownNode before
 	openedAt ps.Instant    // upstream was open by then
+	// term is of the proxy's login there for the client; the clientLoop's own.
+	term loginTerm
 
 	// The clientLoop's own, or while that waits whose who drives its exchange; see
 	// parked.
@@ -78,7 +80,9 @@ type conn struct {
 	writeErr error    // of a write upstream that failed, after which there is none
 	nextID   int32
 	first    bool // no whole request was read yet
-	idle     int  // idle ticks in a row
+	guest    bool // users log in here, and the client has not yet
+	visitor  visitor
+	idle     int // idle ticks in a row
 	lastSeen uint64
 	// produceView and rules are scratch for the Produce request in frame.
 	produceView wire.Produce
@@ -121,7 +125,7 @@ type conn struct {
 }
 
 func newConn(p *Proxy, client net.Conn, e *entrance, target int32) *conn {
-	c := &conn{p: p, entrance: e, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, outEnd: -1}
+	c := &conn{p: p, entrance: e, client: client, id: ps.ConnectionID(p.lastConn.Add(1)), target: target, node: unknownNode, first: true, guest: e.Login != nil, outEnd: -1}
 	c.down = c.wayTo(client)
 	c.moved.L = &c.mu
 	c.changed = make(chan struct{}, 1)
@@ -260,8 +264,11 @@ func (c *conn) received(n int) {
 
 // requestRead ends the handshake, if the request that was just read is the first.
 func (c *conn) requestRead() {
-	if c.first {
-		c.first = false
+	if !c.first {
+		return
+	}
+	c.first = false
+	if !c.guest {
 		c.setReadDeadline(c.p.cfg.IdleTimeout / idleTicks)
 	}
 }
@@ -274,6 +281,8 @@ func (c *conn) readError(err error) error {
 		return c.stopReason()
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.first:
 		return malformed(reasonHandshake, "no whole request within %s", c.p.cfg.HandshakeTimeout)
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.guest:
+		return malformed(reasonHandshake, "no login within %s", c.p.cfg.HandshakeTimeout)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		if now := c.activity.Load() + uint64(len(c.in.Bytes())); now != c.lastSeen {
 			c.lastSeen, c.idle = now, 0

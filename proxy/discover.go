@@ -183,15 +183,23 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
+// reached is an upstream connection of a client's.
+type reached struct {
+	conn     net.Conn
+	node     int32
+	openedAt ps.Instant // it was open by then
+	term     loginTerm  // of the proxy's login for the client
+}
+
 // dialFor opens the upstream connection for a client that came in on the
 // listener of a node, or on the bootstrap listener (unknownNode), which any
-// live broker serves. It returns the node that was reached and an instant at
-// which the connection was open. The error wraps errNoBroker.
-func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.Instant, error) {
+// live broker serves. With Credentials.ForClients it is logged in. The error wraps
+// errNoBroker.
+func (p *Proxy) dialFor(ctx context.Context, target int32) (reached, error) {
 	var brokers []broker
 	if target == unknownNode {
 		if err := p.awaitDiscovery(ctx); err != nil {
-			return nil, 0, 0, err
+			return reached{}, err
 		}
 		brokers = p.topology.candidates()
 	} else if b, ok := p.topology.lookup(target); ok {
@@ -199,10 +207,17 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.
 	}
 	failures := []error{errNoBroker}
 	for _, b := range brokers {
-		conn, err := p.dial(ctx, b.upstream)
+		r := reached{node: b.node}
+		var err error
+		if p.cfg.Credentials.ForClients {
+			r.conn, r.term, err = p.dialLoggedIn(ctx, b.upstream)
+		} else {
+			r.conn, err = p.dial(ctx, b.upstream)
+		}
 		if err == nil {
 			// A dial may outlast a restart of the broker, so this is after it.
-			return conn, b.node, instant(), nil
+			r.openedAt = instant()
+			return r, nil
 		}
 		failures = append(failures, fmt.Errorf("broker %d: %w", b.node, err))
 		if ctx.Err() != nil {
@@ -210,7 +225,7 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (net.Conn, int32, ps.
 		}
 	}
 	p.refresh()
-	return nil, 0, 0, errors.Join(failures...)
+	return reached{}, errors.Join(failures...)
 }
 
 // awaitDiscovery waits, for DialTimeout, until some broker is known.

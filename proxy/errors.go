@@ -62,6 +62,8 @@ var (
 	errLateRequest = errors.New("a request took too long to arrive")
 	// errAddressFull ends a connection whose client's address has as many as it may.
 	errAddressFull = errors.New("too many connections of one address")
+	// errLoginLost says that the proxy could not log in anew for a client.
+	errLoginLost = errors.New("the proxy could not log in anew")
 	// errIdle ends a connection on which nothing moved for IdleTimeout.
 	errIdle = errors.New("idle for too long")
 )
@@ -98,6 +100,12 @@ func kafkaCode(err error) int16 {
 		return kerr.CorruptMessage.Code
 	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
 		return kerr.UnsupportedVersion.Code
+	case errors.Is(err, errNoLoginHere), errors.Is(err, errLoginState):
+		return kerr.IllegalSaslState.Code
+	case errors.Is(err, errMechanism):
+		return kerr.UnsupportedSaslMechanism.Code
+	case errors.Is(err, errRefused):
+		return kerr.SaslAuthenticationFailed.Code
 	case errors.Is(err, errNotSent), errors.Is(err, errNoBroker):
 		return kerr.NotLeaderForPartition.Code
 	}

@@ -68,13 +68,13 @@ func TestConnectionCountsAsOpenOnlyOnceItIs(t *testing.T) {
 		return conn, err
 	}}, l)
 	<-during // discovery
-	conn, _, openedAt, err := r.dialFor(t.Context(), 0)
+	to, err := r.dialFor(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if during := <-during; openedAt < during {
-		t.Errorf("got opened at %d, before the dial ended at %d", openedAt, during)
+	defer to.conn.Close()
+	if during := <-during; to.openedAt < during {
+		t.Errorf("got opened at %d, before the dial ended at %d", to.openedAt, during)
 	}
 }
 

@@ -32,6 +32,8 @@ type Listener struct {
 	// TLS, if not nil, is what clients are spoken to with. Its callbacks are called
 	// by several goroutines. It is not copied, and must not change.
 	TLS *tls.Config
+	// Login, if not nil, has clients log in at the proxy. It must not change.
+	Login *LocalLogin
 	// Access bounds what may be asked here; the zero value: nothing.
 	Access Access
 	// ProxyProtocol, if not nil, has every connection begin with a header that says
@@ -158,6 +160,11 @@ func (l *Listener) fillIn() *ConfigError {
 	}
 	if bad := l.fillInProxyProtocol(host); bad != nil {
 		return bad
+	}
+	if l.Login != nil {
+		if bad := l.Login.validate(); bad != nil {
+			return bad
+		}
 	}
 	if l.ServerNames != nil {
 		if l.TLS == nil {

@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,7 +23,7 @@ func credentials(mechanism proxy.Mechanism) proxy.Credentials {
 // TestProxyLogsIn finds brokers that talk to nobody else, and shows that they
 // would not have talked to it without.
 func TestProxyLogsIn(t *testing.T) {
-	for _, mechanism := range proxy.Mechanisms() {
+	for _, mechanism := range proxy.PasswordMechanisms() {
 		t.Run(string(mechanism), func(t *testing.T) {
 			cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(string(mechanism), "proxy", secret))
 			if err != nil {
@@ -90,7 +92,7 @@ func TestLoginRefused(t *testing.T) {
 // TestPasswordThatCannotBeRead is the operator's to mend, not a reason to send
 // an empty one.
 func TestPasswordThatCannotBeRead(t *testing.T) {
-	for _, mechanism := range proxy.Mechanisms() {
+	for _, mechanism := range proxy.PasswordMechanisms() {
 		server := kafkatest.NewServer(t, func(conn *kafkatest.Conn) {
 			for r, ok := conn.Next(); ok; r, ok = conn.Next() {
 				if r.APIKey != int16(kmsg.SASLHandshake) {
@@ -130,5 +132,82 @@ func TestIncompleteCredentials(t *testing.T) {
 		if !errors.As(err, &bad) || bad.Field != field {
 			t.Errorf("got %v, want a *ConfigError about %s", err, field)
 		}
+	}
+}
+
+// A token that somebody else has issued is read anew for each login.
+func TestProxyLogsInByToken(t *testing.T) {
+	tokens := make(chan string, 100) // what the broker has seen
+	var server *kafkatest.Server
+	server = kafkatest.NewServer(t, func(c *kafkatest.Conn) {
+		for r, ok := c.Next(); ok; r, ok = c.Next() {
+			switch r.APIKey {
+			case int16(kmsg.SASLAuthenticate):
+				request, err := r.Decode()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens <- string(request.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes)
+				c.Answer(r, kmsg.NewPtrSASLAuthenticateResponse())
+			case int16(kmsg.Metadata):
+				c.Answer(r, kafkatest.Metadata(kafkatest.Broker{Host: "127.0.0.1", Port: server.Port()}))
+			default:
+				c.Answer(r, kmsg.ResponseForKey(r.APIKey))
+			}
+		}
+	})
+	var issued atomic.Int64
+	p := start(t, proxy.Config{Bootstrap: []string{server.Addr()}, Credentials: proxy.Credentials{
+		Mechanism: proxy.OAuthBearer, ForClients: true,
+		Password: func() (string, error) { return fmt.Sprintf("token-%d", issued.Add(1)), nil },
+	}})
+	if got, want := <-tokens, "n,,\x01auth=Bearer token-1\x01\x01"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c := kafkatest.Dial(t, p.Addr())
+	c.Send(1, listGroups())
+	if got := c.NextID(); got != 1 {
+		t.Errorf("got an answer to %d", got)
+	}
+	if got, before := <-tokens, "n,,\x01auth=Bearer token-1\x01\x01"; got == before {
+		t.Errorf("got %q again", got)
+	}
+	if p.log.count("token-") > 0 {
+		t.Error("a token is in the log")
+	}
+}
+
+// Where brokers do not let the proxy in, its clients are cut as by a broker that is
+// down, and the log says why.
+func TestLoginForClientsRefused(t *testing.T) {
+	var refuse atomic.Bool
+	var server *kafkatest.Server
+	server = kafkatest.NewServer(t, func(c *kafkatest.Conn) {
+		for r, ok := c.Next(); ok; r, ok = c.Next() {
+			answer := kmsg.ResponseForKey(r.APIKey)
+			switch r.APIKey {
+			case int16(kmsg.SASLAuthenticate):
+				if refuse.Load() {
+					answer.(*kmsg.SASLAuthenticateResponse).ErrorCode = kerr.SaslAuthenticationFailed.Code
+				}
+			case int16(kmsg.Metadata):
+				answer = kafkatest.Metadata(kafkatest.Broker{Host: "127.0.0.1", Port: server.Port()})
+			}
+			c.Answer(r, answer)
+		}
+	})
+	cfg := proxy.Config{Bootstrap: []string{server.Addr()}, Credentials: credentials(proxy.Plain)}
+	cfg.Credentials.ForClients = true
+	p := start(t, cfg)
+	refuse.Store(true)
+	c := kafkatest.Dial(t, p.Addr())
+	c.Send(1, listGroups())
+	if rest := c.ExpectClosed(); len(rest) > 0 {
+		t.Errorf("got %x", rest)
+	}
+	p.awaitLog("brokers do not let the proxy in")
+	if got := p.metric("offsetproxy.upstream.logins", "refused"); got < 1 {
+		t.Errorf("got %d refused logins, want 1", got)
 	}
 }

@@ -52,7 +52,7 @@ func (c *conn) passes(front []byte) bool {
 	if err != nil || checkVersion(h.APIKey, h.APIVersion) != nil {
 		return false
 	}
-	if c.p.embedded() && kmsg.RequestForKey(h.APIKey) == nil || !c.entrance.Access.allows(h.APIKey) {
+	if c.p.embedded() && kmsg.RequestForKey(h.APIKey) == nil || !c.entrance.Access.allows(h.APIKey) || c.takesLogin(h.APIKey) {
 		return false
 	}
 	switch h.APIKey {

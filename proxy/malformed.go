@@ -22,6 +22,7 @@ const (
 	reasonVersion     = "version"
 	reasonTruncated   = "truncated"
 	reasonHandshake   = "handshake_timeout"
+	reasonLogin       = "login"
 )
 
 var httpMethods = [][]byte{
@@ -49,6 +50,8 @@ func (c *conn) frameSize(b []byte) (int, error) {
 		return 0, malformed(reasonLength, "negative frame length %d", size)
 	case size == 0:
 		return 0, malformed(reasonLength, "frame length is zero")
+	case c.guest && size > maxLoginRequest:
+		return 0, malformed(reasonTooLarge, "frame of %d bytes from a client that has not logged in, above the limit of %d", size, maxLoginRequest)
 	case size > c.p.cfg.MaxFrameBytes:
 		c.p.metrics.limit(limitFrame)
 		return 0, malformed(reasonTooLarge, "frame of %d bytes is above the limit of %d", size, c.p.cfg.MaxFrameBytes)

@@ -47,7 +47,7 @@ var (
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
 		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
-		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom}
+		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom, reasonLogin}
 )
 
 // unknownKey is where requests with api keys we do not know are counted.
@@ -68,6 +68,9 @@ type metrics struct {
 	buffered    counts // bytes of memory, now
 	limits      counts
 	malformedBy counts
+	logins      loginCounts // of clients, at the proxy itself
+	// upstreamLogins are the proxy's own, those for clients among them.
+	upstreamLogins loginCounts
 
 	// Of the fenced side.
 	outcomes counts
@@ -149,6 +152,10 @@ var instruments = []instrument{
 		named("reason", func(m *metrics) counts { return m.malformedBy })},
 	{"offsetproxy.brokers.unmapped", "{answer}", "Brokers left out of answers for want of a port.", false,
 		single(func(m *metrics) int64 { return m.unmapped.Load() })},
+	{"offsetproxy.logins", "{login}", "Logins of clients at the proxy itself, by listener, mechanism and result.", false,
+		byLogin(func(m *metrics) *loginCounts { return &m.logins })},
+	{"offsetproxy.upstream.logins", "{login}", "Logins of the proxy at brokers, also for clients and anew, by mechanism and result.", false,
+		byLogin(func(m *metrics) *loginCounts { return &m.upstreamLogins })},
 	{"offsetproxy.upstream.dial_errors", "{error}", "Upstream connection attempts that failed.", false,
 		single(func(m *metrics) int64 { return m.dialErrors.Load() })},
 }

@@ -110,6 +110,11 @@ func (x *exchange) anyReadyLocked() bool {
 // no lock.
 func (x *exchange) drive(at ps.Now, by *conn) {
 	for given := false; !given; {
+		if x.c.loginDue() {
+			// It has to log in first, which waits: the clientLoop's to do.
+			given = x.giveBack(false, nil, by)
+			continue
+		}
 		x.at, x.c.waited = at, false
 		_, err := x.sendReady(true)
 		given = x.giveBack(err == nil && x.via.flushNow(), err, by)

@@ -174,7 +174,11 @@ func (x *exchange) send(frame []byte, view *wire.Produce) error {
 	defer x.letGo()
 	x.request, x.view = frame, view
 	for first := true; ; first = false {
-		held, err := x.sendReady(!first || !x.c.lookupUntil.IsZero())
+		var held bool
+		err := x.c.renewLogin()
+		if err == nil {
+			held, err = x.sendReady(!first || !x.c.lookupUntil.IsZero())
+		}
 		if err == nil && !held {
 			return nil
 		}

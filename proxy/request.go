@@ -25,6 +25,14 @@ func (c *conn) handle() error {
 		// Brokers close such a connection; kfake would end the process.
 		return fmt.Errorf("%w: api key %d is not known", errUnsupportedVersion, h.APIKey)
 	}
+	handled, err := c.identify(h)
+	if err == nil && !handled {
+		err = c.renewLogin()
+	}
+	if handled || err != nil {
+		c.leaveRules() // of a Produce that was to pass
+		return err
+	}
 	if a := &c.entrance.Access; a.bounds() && !a.allows(h.APIKey) {
 		return c.deny(h)
 	}
@@ -107,6 +115,8 @@ func (c *conn) report(err error) {
 	remote := c.remote()
 	var bad *malformedError
 	var denied *deniedError
+	var refused *LoginError
+	var visitor *loginError
 	switch {
 	case errors.As(err, &denied):
 		log.Warn("request is not allowed here, closing connection", "remote", remote, "listener", denied.listener, "api", kmsg.NameForKey(denied.key), "api_key", denied.key)
@@ -116,6 +126,12 @@ func (c *conn) report(err error) {
 	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
 		c.p.metrics.malformed(reasonVersion)
 		log.Warn("request cannot be served, closing connection", "remote", remote, "reason", err.Error())
+	case errors.As(err, &visitor) && errors.Is(err, errNoLoginHere):
+		log.Warn("client wants to log in, and the proxy does that for it: configure the client without SASL, or give the listener users", "remote", remote, "listener", c.entrance.Name)
+	case errors.As(err, &visitor):
+		log.Warn("client did not log in, closing connection", "remote", remote, "listener", c.entrance.Name, "mechanism", string(visitor.mechanism), "reason", visitor.Error())
+	case errors.As(err, &refused):
+		log.Error("brokers do not let the proxy in, closing the client's connection: mend the proxy's credentials or its user's at the brokers", "remote", remote, "node", c.target, "err", err)
 	case errors.Is(err, errNoBroker):
 		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err)
 	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, errAddressFull), errors.Is(err, io.EOF):

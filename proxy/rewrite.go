@@ -59,7 +59,11 @@ func mayBearEndpoints(body []byte, version int16) bool {
 
 func (p *Proxy) rewriteBody(e *entrance, key, version int16, body []byte) (kmsg.Response, error) {
 	if kmsg.Key(key) == kmsg.ApiVersions {
-		return narrowAnswer(&e.Access, version, body)
+		answer, err := narrowAnswer(&e.Access, version, body)
+		if err == nil && e.Login != nil {
+			answer.ApiKeys = withLogin(answer.ApiKeys)
+		}
+		return answer, err
 	}
 	answer := kmsg.ResponseForKey(key)
 	answer.SetVersion(version)

@@ -70,6 +70,9 @@ func (c *conn) forward(h wire.RequestHeader) error {
 	if err := c.openUpstream(); err != nil {
 		return err
 	}
+	if err := c.renewLogin(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	s, err := c.pushSlotLocked(h.CorrelationID, true)
 	if err != nil {
@@ -189,17 +192,17 @@ func (c *conn) openUpstream() error {
 	if c.upstream != nil {
 		return nil
 	}
-	upstream, node, openedAt, err := c.p.dialFor(c.ctx, c.target)
+	to, err := c.p.dialFor(c.ctx, c.target)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.upstream, c.node, c.openedAt = upstream, node, openedAt
-	c.up = fast(upstream)
+	c.upstream, c.node, c.openedAt, c.term = to.conn, to.node, to.openedAt, to.term
+	c.up = fast(to.conn)
 	aborted := c.aborted
 	c.mu.Unlock()
 	if aborted {
-		_ = upstream.Close()
+		_ = to.conn.Close()
 	}
 	c.wg.Go(c.upstreamLoop)
 	return nil

@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/internal/localusers"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
@@ -53,6 +56,11 @@ func (c *checkConfigCmd) Run(env *environment) error {
 	}
 	if settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
 		if _, err := settings.Password.Read(); err != nil {
+			settings.Notes = append(settings.Notes, fmt.Sprintf("serve would not start here: %v", err))
+		}
+	}
+	for _, file := range slices.Compact(slices.Sorted(maps.Values(settings.ListenerUsers))) {
+		if _, err := localusers.Load(file); err != nil {
 			settings.Notes = append(settings.Notes, fmt.Sprintf("serve would not start here: %v", err))
 		}
 	}

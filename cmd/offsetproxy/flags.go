@@ -27,10 +27,12 @@ type settingFlags struct {
 	TLSKeyFile       *string  `name:"tls-key-file" help:"PEM file of its private key." placeholder:"FILE" group:"settings"`
 	TLSServerName    *string  `name:"tls-server-name" help:"Name that the brokers' certificates have; default: the host that is dialled." placeholder:"HOST" group:"settings"`
 	TLSMinVersion    *string  `name:"tls-min-version" help:"Least version of TLS, 1.2 or 1.3; default 1.2." placeholder:"VERSION" group:"settings"`
-	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512." placeholder:"NAME" group:"settings"`
+	SASLMechanism    *string  `name:"sasl-mechanism" help:"How the proxy itself logs in to the brokers: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER." placeholder:"NAME" group:"settings"`
 	SASLUser         *string  `name:"sasl-user" help:"The user that the proxy itself logs in as." placeholder:"USER" group:"settings"`
 	SASLPasswordFile *string  `name:"sasl-password-file" help:"File with that user's password." placeholder:"FILE" group:"settings"`
 	SASLPasswordEnv  *string  `name:"sasl-password-env" help:"Environment variable with that user's password." placeholder:"NAME" group:"settings"`
+	SASLTokenFile    *string  `name:"sasl-token-file" help:"File with the token of OAUTHBEARER, read for each login." placeholder:"FILE" group:"settings"`
+	SASLForClients   bool     `name:"sasl-for-clients" help:"Log in for clients too, so that they need no credentials." group:"settings"`
 	MetricsListen    *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
 	Pprof            bool     `help:"Serve profiles of the process there too, under /debug/pprof." group:"settings"`
 
@@ -166,7 +168,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 		},
 		Upstream: config.Upstream{SASL: config.SASL{
 			Mechanism: optional(f.SASLMechanism), User: optional(f.SASLUser),
-			PasswordFile: optional(f.SASLPasswordFile), PasswordEnv: optional(f.SASLPasswordEnv),
+			PasswordFile: optional(f.SASLPasswordFile), PasswordEnv: optional(f.SASLPasswordEnv), TokenFile: optional(f.SASLTokenFile),
 		}, TLS: config.UpstreamTLS{
 			CAFile: optional(f.TLSCAFile), CertFile: optional(f.TLSCertFile), KeyFile: optional(f.TLSKeyFile),
 			ServerName: optional(f.TLSServerName), MinVersion: optional(f.TLSMinVersion),
@@ -214,6 +216,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 	}
 	if f.TLS {
 		d.Upstream.TLS.Enabled = config.Text("true")
+	}
+	if f.SASLForClients {
+		d.Upstream.SASL.ForClients = config.Text("true")
 	}
 	if f.Pprof {
 		d.Metrics.Pprof = config.Text("true")

@@ -41,8 +41,8 @@ error; the line "serving" has the addresses once clients can connect. Until then
 When the file changes, or on SIGHUP, it is read again. Its rules are in force for
 every request that comes from then on; what else has changed is named in a warning
 and takes effect after a restart. A file that is wrong is refused in the log, and
-nothing changes. Certificates, keys and authorities are read again when their files
-change, for connections from then on.
+nothing changes. Certificates, keys, authorities and users are read again when their files
+change, for connections and logins from then on.
 
 SIGTERM or SIGINT drains: no new connections, requests in flight are finished
 (at most drain_timeout). A second one ends the process at once. Exit status: 0
@@ -91,6 +91,10 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	users, err := admit(settings, logger)
+	if err != nil {
+		return err
+	}
 	reloads = newReloader(settings, c.Config, c.fromFile, logger, hangups)
 	if err := c.prove(logger); err != nil {
 		return err
@@ -103,7 +107,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		settings.Proxy.Meter = admin.meter
-		if err := errors.Join(reloads.measure(admin.meter), certs.measure(admin.meter)); err != nil {
+		if err := errors.Join(reloads.measure(admin.meter), certs.measure(admin.meter), users.measure(admin.meter)); err != nil {
 			return errors.Join(err, admin.close())
 		}
 		logger.Info("admin endpoints open", "admin", admin.addr())
@@ -112,6 +116,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { watcher.Run(watching, logger) })
 	watchers.Go(func() { certs.run(watching) })
+	watchers.Go(func() { users.run(watching) })
 	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin, reloads), admin.close())
 	endWatching()
 	watchers.Wait()

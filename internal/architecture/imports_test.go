@@ -23,16 +23,17 @@ var mayImport = map[string][]string{
 	"proxy/prober":   {"wire", "partitionstate"},
 	"proxy":          {"wire", "fence", "proxy/prober", "partitionstate"},
 
-	"internal/config":    {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles"},
-	"internal/tlsfiles":  {},
-	"internal/filewatch": {},
-	"internal/appender":  {},
-	"internal/race":      {"internal/appender"},
-	"internal/verify":    {"internal/appender"},
-	"internal/embedded":  {},
-	"internal/version":   {},
+	"internal/config":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles"},
+	"internal/tlsfiles":   {},
+	"internal/filewatch":  {},
+	"internal/localusers": {},
+	"internal/appender":   {},
+	"internal/race":       {"internal/appender"},
+	"internal/verify":     {"internal/appender"},
+	"internal/embedded":   {},
+	"internal/version":    {},
 	"cmd/offsetproxy": {
-		"internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
+		"internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 
 // testMayImport adds what the tests of a package may import besides.
 var testMayImport = map[string][]string{
-	"proxy":             {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/race"},
+	"proxy":             {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/localusers", "internal/race"},
 	"proxy/prober":      {"internal/kafkatest", "internal/embedded"},
 	"cmd/offsetproxy":   {"internal/certtest", "internal/kafkatest"},
 	"internal/tlsfiles": {"internal/certtest"},

@@ -71,10 +71,12 @@ type Effective struct {
 type EffectiveSASL struct {
 	// Mechanism is upstream.sasl.mechanism.
 	Mechanism string `json:"mechanism"`
-	// User is upstream.sasl.user.
-	User string `json:"user"`
-	// PasswordFrom says where the password stands.
+	// User is upstream.sasl.user; empty: the token says who it is.
+	User string `json:"user,omitempty"`
+	// PasswordFrom says where the password stands, or the token.
 	PasswordFrom string `json:"password_from"`
+	// ForClients reports whether the proxy logs in for clients too.
+	ForClients bool `json:"for_clients,omitempty"`
 }
 
 // kindNames are the words for kinds of broker.
@@ -155,7 +157,7 @@ func (s *Settings) Effective() Effective {
 		e.UpstreamTLS = effectiveTLS(*s.UpstreamTLS)
 	}
 	if c := p.Credentials; c.Mechanism != proxy.NoLogin {
-		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String()}
+		e.SASL = &EffectiveSASL{Mechanism: string(c.Mechanism), User: c.User, PasswordFrom: s.Password.String(), ForClients: c.ForClients}
 	}
 	e.Assert = map[string]string{}
 	asserted := p.AssertedLimits()
@@ -191,7 +193,14 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 	}[e.BrokerKind]
 	line("brokers", "%s (%s)", strings.Join(e.Bootstrap, ", "), kind)
 	if e.SASL != nil {
-		line("log in to brokers", "as %s by %s, the password from %s", e.SASL.User, e.SASL.Mechanism, e.SASL.PasswordFrom)
+		if e.SASL.User == "" {
+			line("log in to brokers", "by %s, the token from %s", e.SASL.Mechanism, e.SASL.PasswordFrom)
+		} else {
+			line("log in to brokers", "as %s by %s, the password from %s", e.SASL.User, e.SASL.Mechanism, e.SASL.PasswordFrom)
+		}
+		if e.SASL.ForClients {
+			line("", "for clients too: brokers know them all as the proxy")
+		}
 	}
 	if e.UpstreamTLS != nil {
 		authorities, certificate := e.UpstreamTLS.CAFile, ""

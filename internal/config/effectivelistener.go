@@ -28,6 +28,8 @@ type EffectiveListener struct {
 	ServerNames *EffectiveServerNames `json:"server_names,omitempty"`
 	// TLS is what clients are spoken to with; nil: plain.
 	TLS *EffectiveTLS `json:"tls,omitempty"`
+	// SASL is who logs in at the proxy; nil: nobody.
+	SASL *EffectiveLogin `json:"sasl,omitempty"`
 	// AllowAPIs are all that may be used, by name; empty: all that DenyAPIs leaves.
 	AllowAPIs []string `json:"allow_apis,omitempty"`
 	// DenyAPIs may not be used, by name.
@@ -92,6 +94,7 @@ func (s *Settings) effectiveListener(l proxy.Listener) EffectiveListener {
 	if n := l.ServerNames; n != nil {
 		e.ServerNames = &EffectiveServerNames{Domain: n.Domain, Bootstrap: n.Bootstrap, Port: n.Port}
 	}
+	e.SASL = s.effectiveLogin(l)
 	if files, secured := s.ListenerTLS[l.Name]; secured {
 		e.TLS = effectiveTLS(files)
 		e.TLS.ClientAuth = clientAuthNames[files.ClientAuth]
@@ -119,6 +122,7 @@ func (e EffectiveListener) write(line func(name, format string, args ...any)) {
 			line("", "node id %d on %d", node, e.NodePorts[node])
 		}
 	}
+	e.SASL.write(line)
 	if e.ReadOnly {
 		line("", "read-only: who appends or changes anything is refused")
 	}

@@ -24,6 +24,8 @@ type Listener struct {
 	ServerNames ServerNames `yaml:"server_names"`
 	// TLS is what clients are spoken to with.
 	TLS ListenerTLS `yaml:"tls"`
+	// SASL has clients log in at the proxy.
+	SASL ListenerSASL `yaml:"sasl"`
 	// AllowAPIs is proxy.Access.Allow: names, or numbers.
 	AllowAPIs Values `yaml:"allow_apis"`
 	// DenyAPIs is proxy.Access.Deny: names, or numbers.
@@ -90,6 +92,7 @@ func (r *resolver) listeners() {
 		names[l.Name] = true
 		r.serverNames(given.ServerNames, path+"server_names", &l)
 		r.listenerTLS(given.TLS, path+"tls", &l)
+		r.listenerSASL(given.SASL, path+"sasl", &l)
 		l.Access.Allow = r.apis(given.AllowAPIs, path+"allow_apis")
 		l.Access.Deny = r.apis(given.DenyAPIs, path+"deny_apis")
 		r.yesOrNo(given.ReadOnly, path+"read_only", &l.Access.ReadOnly)

@@ -32,6 +32,7 @@ func (d *Document) Resolve() (*Settings, error) {
 	r.limits()
 	r.process()
 	r.together()
+	r.whoClientsAre()
 	r.servable()
 	if len(r.problems) == 0 {
 		inForce, err := r.out.Proxy.InForce()

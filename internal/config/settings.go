@@ -23,12 +23,16 @@ type Settings struct {
 	// Proxy is in force (see proxy.Config.InForce), defaults included; its
 	// logger, meter and network seams are left to the caller.
 	Proxy proxy.Config
-	// Password is where that of Proxy.Credentials stands; zero: no login.
+	// Password is where that of Proxy.Credentials stands, or the token; zero: no login.
 	Password Secret
 	// ListenerTLS has what listeners with TLS need, by their names. Their
 	// proxy.Listener.TLS says only that it is wanted: whoever starts the proxy reads
 	// the files.
 	ListenerTLS map[string]tlsfiles.Files
+	// ListenerUsers has the users files of listeners at which clients log in, by their
+	// names. Whoever starts the proxy reads them, and has the Begin of their
+	// proxy.LocalLogin use them.
+	ListenerUsers map[string]string
 	// UpstreamTLS is what brokers are spoken to with; nil: plain. Whoever starts the
 	// proxy has its Dial do so.
 	UpstreamTLS *tlsfiles.Files

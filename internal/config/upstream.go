@@ -21,8 +21,8 @@ type Upstream struct {
 
 // SASL is how the proxy logs in. Its password stands elsewhere.
 type SASL struct {
-	// Mechanism is proxy.Credentials.Mechanism: PLAIN, SCRAM-SHA-256 or
-	// SCRAM-SHA-512.
+	// Mechanism is proxy.Credentials.Mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+	// or OAUTHBEARER.
 	Mechanism Value `yaml:"mechanism"`
 	// User is proxy.Credentials.User.
 	User Value `yaml:"user"`
@@ -30,6 +30,11 @@ type SASL struct {
 	PasswordFile Value `yaml:"password_file"`
 	// PasswordEnv names an environment variable that holds it.
 	PasswordEnv Value `yaml:"password_env"`
+	// TokenFile names a file that holds the token of OAUTHBEARER, which is read for
+	// each login.
+	TokenFile Value `yaml:"token_file"`
+	// ForClients is proxy.Credentials.ForClients: true or false.
+	ForClients Value `yaml:"for_clients"`
 }
 
 // Secret is where a password stands: one of both is set, or none.
@@ -42,7 +47,7 @@ type Secret struct {
 
 var (
 	// ErrNoSecret is wrapped by errors about a password that is not there.
-	ErrNoSecret = errors.New("no password")
+	ErrNoSecret = errors.New("no password or token")
 	// errLongSecret says that the file is not a password.
 	errLongSecret = fmt.Errorf("more than %d bytes", maxSecret)
 )
@@ -104,25 +109,55 @@ func (s Secret) String() string {
 // upstream understands how the proxy logs in.
 func (r *resolver) upstream() {
 	s, out := r.doc.Upstream.SASL, &r.out.Proxy.Credentials
-	given := func(v Value) bool { return v.given && v.text != "" }
-	if !s.Mechanism.given && !s.User.given && !s.PasswordFile.given && !s.PasswordEnv.given {
+	place := first(s.Mechanism, s.User, s.PasswordFile, s.PasswordEnv, s.TokenFile, s.ForClients)
+	if !place.given {
 		return
 	}
-	place := first(s.Mechanism, s.User, s.PasswordFile, s.PasswordEnv)
-	var names []string
-	for _, m := range proxy.Mechanisms() {
-		names = append(names, string(m))
-	}
+	names := mechanismNames(proxy.Mechanisms())
 	switch {
-	case !given(s.Mechanism):
+	case s.Mechanism.text == "":
 		r.wrong(place, "upstream.sasl.mechanism", "missing: one of %s", strings.Join(names, ", "))
 	case !slices.Contains(names, s.Mechanism.text):
 		r.wrong(s.Mechanism, "upstream.sasl.mechanism", "%q is not a mechanism; %s are", s.Mechanism.text, strings.Join(names, ", "))
 	}
+	*out = proxy.Credentials{Mechanism: proxy.Mechanism(s.Mechanism.text), User: s.User.text}
+	if out.Mechanism == proxy.OAuthBearer {
+		r.out.Password = r.token(place)
+	} else {
+		r.out.Password = r.password(place)
+	}
+	out.Password = r.out.Password.Read
+	r.yesOrNo(s.ForClients, "upstream.sasl.for_clients", &out.ForClients)
+}
+
+// token says where the token of OAUTHBEARER stands.
+func (r *resolver) token(place Value) Secret {
+	s := r.doc.Upstream.SASL
+	for _, other := range []struct {
+		v    Value
+		path string
+	}{{s.User, "user"}, {s.PasswordFile, "password_file"}, {s.PasswordEnv, "password_env"}} {
+		if other.v.given {
+			r.wrong(other.v, "upstream.sasl."+other.path, "belongs to the other mechanisms: the token of OAUTHBEARER says who the proxy is")
+		}
+	}
+	if s.TokenFile.text == "" {
+		r.wrong(place, "upstream.sasl.token_file", "missing: the file that holds the token (a JWT)")
+	}
+	return Secret{File: s.TokenFile.text}
+}
+
+// password says where the password stands, and checks whose it is.
+func (r *resolver) password(place Value) Secret {
+	s := r.doc.Upstream.SASL
+	given := func(v Value) bool { return v.given && v.text != "" }
 	if !given(s.User) {
 		r.wrong(place, "upstream.sasl.user", "missing: the user that the proxy logs in as")
 	} else if strings.ContainsRune(s.User.text, 0) {
 		r.wrong(s.User, "upstream.sasl.user", "holds a NUL")
+	}
+	if s.TokenFile.given {
+		r.wrong(s.TokenFile, "upstream.sasl.token_file", "belongs to the mechanism OAUTHBEARER")
 	}
 	switch {
 	case given(s.PasswordFile) && given(s.PasswordEnv):
@@ -130,7 +165,5 @@ func (r *resolver) upstream() {
 	case !given(s.PasswordFile) && !given(s.PasswordEnv):
 		r.wrong(place, "upstream.sasl.password_file", "missing: the file that holds the password, or password_env, the environment variable that does")
 	}
-	secret := Secret{File: s.PasswordFile.text, Env: s.PasswordEnv.text}
-	*out = proxy.Credentials{Mechanism: proxy.Mechanism(s.Mechanism.text), User: s.User.text, Password: secret.Read}
-	r.out.Password = secret
+	return Secret{File: s.PasswordFile.text, Env: s.PasswordEnv.text}
 }
