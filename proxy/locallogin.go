@@ -229,7 +229,7 @@ func (c *conn) authenticate(h wire.RequestHeader) error {
 		v.until = begun.Add(lifetime)
 	}
 	c.countLogin(v.mechanism, loginDone)
-	c.p.cfg.Logger.Debug("client has logged in", "remote", c.client.RemoteAddr().String(), "listener", c.entrance.Name, "user", user, "mechanism", string(v.mechanism))
+	c.p.cfg.Logger.Debug("client has logged in", "remote", c.remote(), "listener", c.entrance.Name, "user", user, "mechanism", string(v.mechanism))
 	if err := c.answerAuthenticate(h, nil, "", token, lifetime); err != nil {
 		return err
 	}

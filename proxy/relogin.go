@@ -54,7 +54,7 @@ func (c *conn) renewLogin() error {
 		return fmt.Errorf("%w: %w", errLoginLost, err)
 	}
 	c.term = term
-	c.p.cfg.Logger.Debug("logged in anew for a client", "remote", c.client.RemoteAddr().String(), "node", c.node, "lasts", term.lasts)
+	c.p.cfg.Logger.Debug("logged in anew for a client", "remote", c.remote(), "node", c.node, "lasts", term.lasts)
 	return nil
 }
 
