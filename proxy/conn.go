@@ -378,6 +378,7 @@ func (c *conn) finish(cause error) {
 	if c.upstream != nil {
 		c.endUpstream(aborted || flushErr != nil)
 	}
+	c.countDrained(gone)
 	c.mu.Lock()
 	c.closed = true
 	c.clientDead = true

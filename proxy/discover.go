@@ -33,6 +33,9 @@ func (p *Proxy) discoverLoop(ctx context.Context) {
 	failing, hidden := false, false
 	for ctx.Err() == nil {
 		err := p.discover(ctx)
+		if ctx.Err() == nil {
+			p.looked(err)
+		}
 		wait := refreshInterval
 		switch {
 		case err == nil:

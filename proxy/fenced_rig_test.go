@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"log/slog"
 	"net"
@@ -222,7 +223,8 @@ func startRuled(t testing.TB, cfg Config) *fencedRig {
 	r.stop = cancel
 	go func() {
 		defer close(r.done)
-		if err := r.Run(ctx); err != nil {
+		var cut *DrainError // as tests may want it
+		if err := r.Run(ctx); err != nil && !errors.As(err, &cut) {
 			t.Errorf("Run: %v", err)
 		}
 	}()

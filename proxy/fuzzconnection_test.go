@@ -124,7 +124,8 @@ func (r *fuzzRun) startProxy(t *testing.T, ctx context.Context) (ended chan stru
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := r.p.Run(ctx); err != nil {
+		var cut *DrainError
+		if err := r.p.Run(ctx); err != nil && !errors.As(err, &cut) {
 			t.Errorf("Run: %v", err)
 		}
 	}()

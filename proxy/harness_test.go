@@ -2,7 +2,9 @@ package proxy_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -47,6 +49,7 @@ type running struct {
 	stop context.CancelFunc
 	done chan error // capacity 1: what Run returned
 	log  *logBuffer
+	cut  *proxy.DrainError // what Run returned, once waited for
 
 	metrics *sdk.ManualReader
 }
@@ -127,9 +130,11 @@ func (r *running) wait() {
 	r.t.Helper()
 	select {
 	case err := <-r.done:
-		if err != nil {
+		var cut *proxy.DrainError // as the test may want it
+		if err != nil && !errors.As(err, &cut) {
 			r.t.Errorf("Run: %v", err)
 		}
+		r.cut = cmp.Or(r.cut, cut)
 		r.done <- nil
 	case <-time.After(patience):
 		r.t.Fatal("Run did not return")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -61,6 +62,90 @@ func TestDrainIsBounded(t *testing.T) {
 	c.ExpectClosed()
 	p.wait()
 	p.awaitLog("drain timed out")
+	if p.cut == nil || *p.cut != (proxy.DrainError{Connections: 1, Requests: 1}) {
+		t.Errorf("Run: got %+v, want a *DrainError for a request on a connection", p.cut)
+	}
+	p.awaitLog("answered=0 cut_by_timeout=1 client_gone=0 upstream_lost=0")
+}
+
+// Of each request that is in flight when the drain begins it is told what became of it.
+func TestDrainTellsWhatBecameOfRequests(t *testing.T) {
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	p := scripted(t, proxy.Config{DrainTimeout: patience}, func(c *kafkatest.Conn, r kafkatest.Request) bool {
+		arrived <- struct{}{}
+		<-release
+		return r.APIKey != int16(kmsg.Heartbeat) && echo(c, r)
+	})
+	answered, lost := kafkatest.Dial(t, p.Addr()), kafkatest.Dial(t, p.Addr())
+	answered.Send(1, listGroups(), listGroups(), listGroups())
+	lost.Send(1, versioned(kmsg.NewPtrHeartbeatRequest(), 0))
+	<-arrived
+	<-arrived
+	await(t, "all are read", func() bool { return p.metric("offsetproxy.requests", "ListGroups") == 3 })
+	p.stop()
+	await(t, "not ready", func() bool { return p.NotReady() == "draining" })
+	p.awaitLog("msg=draining")
+	close(release)
+	for want := range int32(3) {
+		if got := answered.NextID(); got != want+1 {
+			t.Errorf("got an answer to %d, want %d", got, want+1)
+		}
+	}
+	lost.ExpectClosed()
+	p.wait()
+	if p.cut != nil {
+		t.Errorf("Run: %v", p.cut)
+	}
+	p.awaitLog("answered=3 cut_by_timeout=0 client_gone=0 upstream_lost=1")
+}
+
+// Until the delay is over clients are served, and load balancers told.
+func TestDrainDelayServesOn(t *testing.T) {
+	p := scripted(t, proxy.Config{DrainDelay: 300 * time.Millisecond}, echo)
+	c := kafkatest.Dial(t, p.Addr())
+	if why := p.NotReady(); why != "" {
+		t.Errorf("not ready: %s", why)
+	}
+	p.stop()
+	await(t, "not ready", func() bool { return p.NotReady() == "draining" })
+	late := kafkatest.Dial(t, p.Addr())
+	for _, c := range []*kafkatest.Client{c, late} {
+		c.Send(1, listGroups())
+		if got := c.NextID(); got != 1 {
+			t.Errorf("got an answer to %d, want 1", got)
+		}
+	}
+	if err := p.Live(); err != nil {
+		t.Error(err)
+	}
+	p.wait()
+	if err := p.Live(); err != nil {
+		t.Errorf("after the drain: %v", err)
+	}
+}
+
+func TestNotReadyWhileNoBrokerCanBeReached(t *testing.T) {
+	p := startUnready(t, proxy.Config{Bootstrap: []string{"127.0.0.1:1"}})
+	await(t, "the reason is told", func() bool { return strings.Contains(p.NotReady(), "no broker can be reached since") })
+	if err := p.Live(); err != nil {
+		t.Errorf("it lives: %v", err)
+	}
+}
+
+// brokenListener ends without having been closed by the proxy.
+type brokenListener struct{ net.Listener }
+
+func (brokenListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+
+func TestListenerThatEndsIsDeath(t *testing.T) {
+	p := startUnready(t, proxy.Config{
+		Bootstrap: []string{"127.0.0.1:1"},
+		ListenFunc: func(network, address string) (net.Listener, error) {
+			l, err := net.Listen(network, address)
+			return brokenListener{l}, err
+		},
+	})
+	await(t, "it is dead", func() bool { return errors.Is(p.Live(), proxy.ErrDead) })
 }
 
 func TestUpstreamDeathWithinAnAnswerClosesTheClient(t *testing.T) {

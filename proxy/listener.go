@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -23,7 +24,11 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, e *entrance, n
 		return
 	}
 	p.listeners = append(p.listeners, listener)
-	p.wg.Go(func() { p.acceptLoop(ctx, listener, e, node) })
+	p.accepting.Add(1)
+	p.wg.Go(func() {
+		defer p.accepting.Add(-1)
+		p.acceptLoop(ctx, listener, e, node)
+	})
 }
 
 // acceptLoop accepts until the listener is closed. Other errors pass: a
@@ -39,13 +44,25 @@ func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, e *entran
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			p.cfg.Logger.Warn("accept failed, trying on", "listener", e.Name, "node", node, "err", err, "backoff", backoff)
+			p.cfg.Logger.Warn("accept failed, trying on", "listener", e.Name, "node", node, "err", err, "backoff", backoff, "advice", descriptorAdvice(err))
 			if !pause(ctx, backoff) {
 				return
 			}
 			backoff = min(2*backoff, maxAcceptBackoff)
 		}
 	}
+}
+
+// descriptorAdvice says what to do about an error, if that is for want of
+// descriptors.
+func descriptorAdvice(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return "the process has no file descriptor left, and each client takes two: raise its limit (ulimit -n, LimitNOFILE), or lower limits.max_connections"
+	case errors.Is(err, syscall.ENFILE):
+		return "the system has no file descriptor left: raise fs.file-max"
+	}
+	return ""
 }
 
 // accepted starts serving a client, or turns it away.

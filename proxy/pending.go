@@ -106,7 +106,10 @@ type pending struct {
 	// heldTaken is the memory that was taken for them.
 	heldTaken int64
 	spoken    bool // something was answered
-	owed      int  // answers that go to an onAnswer, until it has returned
+	// popped counts answers that were written; drainedFrom is one more than it was when
+	// a drain began, 0 before.
+	popped, drainedFrom int64
+	owed                int // answers that go to an onAnswer, until it has returned
 
 	flushing      bool
 	loopWillFlush bool // the upstreamLoop flushes before it next blocks
@@ -296,6 +299,7 @@ func (c *conn) popClaimed(keep int) {
 
 func (c *conn) popClaimedLocked(keep int) {
 	c.spoken = true
+	c.poppedLocked(c.claimed - keep)
 	for ; c.claimed > keep; c.claimed-- {
 		c.recycleLocked(c.slots.pop())
 	}
@@ -400,6 +404,7 @@ func (c *conn) gather() (buf []byte, n int) {
 func (c *conn) popDone(n int) {
 	c.mu.Lock()
 	c.spoken = c.spoken || n > 0
+	c.poppedLocked(n)
 	for range n {
 		s := c.slots.pop()
 		c.held -= len(s.frame)

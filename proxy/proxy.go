@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Proxy relays between Kafka clients and one cluster. Its methods may be
@@ -30,8 +29,13 @@ type Proxy struct {
 	memory     *budgets
 	addresses  *addressCounts
 
+	accepting atomic.Int64 // accept loops that run
+	reach     atomic.Pointer[reached]
+	leaving   atomic.Bool // Run's context has ended
+
 	mu        sync.Mutex
 	running   bool
+	drained   drained
 	draining  bool
 	listeners []net.Listener
 	conns     map[*conn]struct{}
@@ -69,7 +73,8 @@ func New(cfg Config) (*Proxy, error) {
 // Run listens and serves until ctx ends, then drains: it takes no more
 // connections and requests, answers what is pending for up to DrainTimeout,
 // and closes the rest. It returns when everything it started is gone: nil
-// after a drain, an error if it could not listen. It may be called once.
+// after a drain, a *DrainError if that cut requests off, another error if it could
+// not listen. It may be called once.
 func (p *Proxy) Run(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.running
@@ -85,17 +90,21 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.topology.serve = func(l net.Listener, e *entrance, node int32) { p.serve(ctx, l, e, node) }
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	p.topology.serve = func(l net.Listener, e *entrance, node int32) { p.serve(serving, l, e, node) }
 	for i, listener := range bootstrap {
-		p.serve(ctx, listener, p.topology.entrances[i], unknownNode)
+		p.serve(serving, listener, p.topology.entrances[i], unknownNode)
 	}
-	p.wg.Go(func() { p.discoverLoop(ctx) })
+	p.wg.Go(func() { p.discoverLoop(serving) })
 
 	endFencing := p.startFencing()
 	<-ctx.Done()
-	p.drain()
+	p.leave()
+	stop()
+	err = p.drain()
 	endFencing()
-	return nil
+	return err
 }
 
 // openEntrances listens for clients that bootstrap, at all entrances or at none.
@@ -127,42 +136,6 @@ func (p *Proxy) startFencing() (end func()) {
 		cancel()
 		<-ended
 	}
-}
-
-// drain ends all that Run started.
-func (p *Proxy) drain() {
-	p.topology.close()
-	p.mu.Lock()
-	p.draining = true
-	listeners := p.listeners
-	open := p.connsLocked()
-	p.mu.Unlock()
-	p.cfg.Logger.Info("draining", "connections", len(open), "timeout", p.cfg.DrainTimeout)
-	for _, l := range listeners {
-		_ = l.Close()
-	}
-	for _, c := range open {
-		c.closeAfter(errDraining)
-	}
-	cut := time.AfterFunc(p.cfg.DrainTimeout, func() {
-		p.mu.Lock()
-		left := p.connsLocked()
-		p.mu.Unlock()
-		p.cfg.Logger.Warn("drain timed out, cutting connections", "connections", len(left))
-		for _, c := range left {
-			c.abort(errAborted)
-		}
-	})
-	p.wg.Wait()
-	cut.Stop()
-}
-
-func (p *Proxy) connsLocked() []*conn {
-	open := make([]*conn, 0, len(p.conns))
-	for c := range p.conns {
-		open = append(open, c)
-	}
-	return open
 }
 
 // Ready is closed when the proxy listens, a broker has answered, and at least

@@ -133,7 +133,7 @@ func (c *conn) report(err error) {
 	case errors.As(err, &refused):
 		log.Error("brokers do not let the proxy in, closing the client's connection: mend the proxy's credentials or its user's at the brokers", "remote", remote, "node", c.target, "err", err)
 	case errors.Is(err, errNoBroker):
-		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err)
+		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err, "advice", descriptorAdvice(err))
 	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, errAddressFull), errors.Is(err, io.EOF):
 		log.Debug("connection ends", "remote", remote, "reason", err.Error())
 	default:

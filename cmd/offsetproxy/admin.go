@@ -18,6 +18,8 @@ import (
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 const (
@@ -33,8 +35,8 @@ type adminServer struct {
 	provider *sdkmetric.MeterProvider
 	listener net.Listener
 	http     *http.Server
-	ready    atomic.Bool
-	done     chan struct{} // closed by serveLoop when it returns
+	proxy    atomic.Pointer[proxy.Proxy] // nil: not started yet
+	done     chan struct{}               // closed by serveLoop when it returns
 }
 
 // startAdmin listens and serves until close; profiles, if they are wanted, under
@@ -58,14 +60,8 @@ func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer
 	a.meter = a.provider.Meter("github.com/offsetproxy/offsetproxy")
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !a.ready.Load() {
-			http.Error(w, "not serving", http.StatusServiceUnavailable)
-			return
-		}
-		io.WriteString(w, "ok\n")
-	})
+	mux.HandleFunc("GET /livez", a.livez)
+	mux.HandleFunc("GET /readyz", a.readyz)
 	if profiles {
 		if !isLoopback(listener.Addr()) {
 			logger.Warn("profiles are served to everybody who reaches the admin endpoints, and whoever asks for one costs processor time: have metrics.listen name 127.0.0.1, or set metrics.pprof only while you need it",
@@ -101,11 +97,35 @@ func (a *adminServer) serveLoop(logger *slog.Logger) {
 // addr is where it listens.
 func (a *adminServer) addr() string { return a.listener.Addr().String() }
 
-// setReady decides what /readyz says.
-func (a *adminServer) setReady(ready bool) {
+// watch has /livez and /readyz tell of a proxy.
+func (a *adminServer) watch(p *proxy.Proxy) {
 	if a != nil {
-		a.ready.Store(ready)
+		a.proxy.Store(p)
 	}
+}
+
+// livez says whether the process should be left running.
+func (a *adminServer) livez(w http.ResponseWriter, _ *http.Request) {
+	if p := a.proxy.Load(); p != nil {
+		if err := p.Live(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	io.WriteString(w, "ok\n")
+}
+
+// readyz says whether clients should be sent here, and why not.
+func (a *adminServer) readyz(w http.ResponseWriter, _ *http.Request) {
+	why := "not started yet"
+	if p := a.proxy.Load(); p != nil {
+		why = p.NotReady()
+	}
+	if why != "" {
+		http.Error(w, "not ready: "+why, http.StatusServiceUnavailable)
+		return
+	}
+	io.WriteString(w, "ok\n")
 }
 
 // close stops serving and waits for it.

@@ -23,12 +23,14 @@ type runningProxy struct {
 }
 
 // startProxy runs a proxy until ctx ends and returns when it serves. The
-// caller waits for it. The error is errInterrupted if ctx ended before.
-func startProxy(ctx context.Context, cfg proxy.Config) (*runningProxy, error) {
+// caller waits for it. admin, which may be nil, tells of it from the start. The error
+// is errInterrupted if ctx ended before.
+func startProxy(ctx context.Context, cfg proxy.Config, admin *adminServer) (*runningProxy, error) {
 	p, err := proxy.New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	admin.watch(p)
 	r := &runningProxy{Proxy: p, done: make(chan struct{})}
 	go r.runLoop(ctx)
 	select {

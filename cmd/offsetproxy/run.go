@@ -17,6 +17,8 @@ const (
 	exitRefused   = 3
 	exitUnknown   = 4
 	exitElsewhere = 5
+	// exitCut is of a drain that had to cut requests off.
+	exitCut = 6
 	// exitInterrupted is what shells report of who died of SIGINT.
 	exitInterrupted = 130
 )

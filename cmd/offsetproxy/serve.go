@@ -35,8 +35,9 @@ type serveCmd struct {
 func (serveCmd) Help() string {
 	return `Settings come from a file, or all from flags; both at once is an error, but for
 --log-level and --log-format, which override the file. Logs go to standard
-error; the line "serving" has the addresses once clients can connect. Until then
-/readyz says 503.
+error; the line "serving" has the addresses once clients can connect. /readyz says
+503, and why, until then, while no broker can be reached, and from SIGTERM on; /livez
+only if the process should be restarted.
 
 When the file changes, or on SIGHUP, it is read again. Its rules are in force for
 every request that comes from then on; what else has changed is named in a warning
@@ -44,10 +45,11 @@ and takes effect after a restart. A file that is wrong is refused in the log, an
 nothing changes. Certificates, keys, authorities and users are read again when their files
 change, for connections and logins from then on.
 
-SIGTERM or SIGINT drains: no new connections, requests in flight are finished
-(at most drain_timeout). A second one ends the process at once. Exit status: 0
-after a drain, or when no broker had answered yet; 1 if serving failed, or at a
-second signal; 2 if the settings are wrong.
+SIGTERM or SIGINT drains: /readyz says 503, after drain_delay no new connections
+are accepted, requests in flight are finished (at most drain_timeout). A second one
+ends the process at once. Exit status: 0 after a drain in which every request was
+answered, or when no broker had answered yet; 6 if requests had to be cut off at
+drain_timeout; 1 if serving failed; 2 if the settings are wrong; 130 at a second signal.
 
 Examples:
     offsetproxy serve --config /etc/offsetproxy.yaml
@@ -128,7 +130,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 
 // serveProxy serves until ctx ends, and tells when clients can connect.
 func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloads *reloader) error {
-	p, err := startProxy(ctx, cfg)
+	p, err := startProxy(ctx, cfg, admin)
 	if errors.Is(err, errInterrupted) {
 		return nil // nothing was served, so nothing was lost
 	}
@@ -142,8 +144,6 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloa
 	if admin != nil {
 		attrs = append(attrs, "admin", admin.addr())
 	}
-	admin.setReady(true)
-	defer admin.setReady(false)
 	cfg.Logger.Info("serving", attrs...)
 	for {
 		select {
@@ -154,10 +154,14 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloa
 			reloads.reload(p.Proxy)
 			continue
 		case <-ctx.Done():
-			admin.setReady(false)
 		case <-p.done:
 		}
-		return p.wait(ctx)
+		err := p.wait(ctx)
+		var cut *proxy.DrainError
+		if errors.As(err, &cut) {
+			return &exitError{exitCut, err}
+		}
+		return err
 	}
 }
 

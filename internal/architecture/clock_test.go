@@ -18,6 +18,8 @@ var otherClocks = map[string]string{
 	"proxy/lookup.go":        "deadline of a context",
 	"proxy/clientside.go":    "deadlines of sockets",
 	"proxy/budget.go":        "how long a request takes to arrive",
+	"proxy/drain.go":         "how long a drain took",
+	"proxy/health.go":        "since when brokers cannot be reached",
 	"proxy/limithits.go":     "how often something is logged",
 	"proxy/login.go":         "when a login is renewed; what is late fails and is done again",
 	"proxy/prober/prober.go": "when a login is renewed; what is late fails and is done again",
