@@ -9,8 +9,8 @@ import (
 // ErrDead says that a Proxy does not do its work any more and should be restarted.
 var ErrDead = errors.New("proxy: dead")
 
-// reached is what the newest look for brokers came to.
-type reached struct {
+// lookout is what the newest look for brokers came to.
+type lookout struct {
 	err   error // nil: one has answered
 	since time.Time
 }
@@ -19,10 +19,10 @@ type reached struct {
 func (p *Proxy) looked(err error) {
 	before := p.reach.Load()
 	if before == nil || (before.err == nil) != (err == nil) {
-		p.reach.Store(&reached{err, time.Now()})
+		p.reach.Store(&lookout{err, time.Now()})
 		return
 	}
-	p.reach.Store(&reached{err, before.since})
+	p.reach.Store(&lookout{err, before.since})
 }
 
 // Live reports whether the proxy lives: its listeners accept, unless it drains. It
@@ -54,7 +54,7 @@ func (p *Proxy) NotReady() string {
 	case reach == nil:
 		return "no broker has answered yet"
 	case reach.err != nil:
-		return fmt.Sprintf("no broker can be reached since %s: %v", reach.since.Format(time.RFC3339), reach.err)
+		return fmt.Sprintf("no broker can be lookout since %s: %v", reach.since.Format(time.RFC3339), reach.err)
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ type Proxy struct {
 	addresses  *addressCounts
 
 	accepting atomic.Int64 // accept loops that run
-	reach     atomic.Pointer[reached]
+	reach     atomic.Pointer[lookout]
 	leaving   atomic.Bool // Run's context has ended
 
 	mu        sync.Mutex
