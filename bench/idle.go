@@ -25,8 +25,8 @@ var idleMeasure = measure{
 	setUp: setUpIdle,
 }
 
-// setUpIdle has a second way for each target that has a second proxy, which gets the
-// idle connections.
+// setUpIdle has a second way for the first target that has a second proxy, which gets
+// the idle connections: no broker has descriptors for several times as many.
 func setUpIdle(ctx context.Context, r *run) ([]way, error) {
 	var ways []way
 	add := func(t *target, name string, each float64, beside ...string) error {
@@ -47,9 +47,13 @@ func setUpIdle(ctx context.Context, r *run) ([]way, error) {
 		}})
 		return nil
 	}
+	held := false
 	for _, t := range r.targets {
 		if err := add(t, t.name, 0); err != nil {
 			return nil, err
+		}
+		if held {
+			continue
 		}
 		twin, err := t.twinOf(ctx)
 		if errors.Is(err, errNoTwin) {
@@ -63,6 +67,7 @@ func setUpIdle(ctx context.Context, r *run) ([]way, error) {
 		if err != nil {
 			return nil, fmt.Errorf("idle connections to %s: %w", twin.name, err)
 		}
+		held = true
 		name := fmt.Sprintf("%s beside %d", t.name, n)
 		if err := add(twin, name, each, t.name); err != nil {
 			return nil, err

@@ -45,6 +45,7 @@ func TestInTLS(t *testing.T) {
 		run  func(*testing.T, *tlsCluster)
 	}{
 		{"BothSides", testTLSOnBothSides},
+		{"StrangersUpstream", testTLSStrangersUpstream},
 		{"FilesAreRotated", testTLSFilesAreRotated},
 		{"WhateverTheirIDs", testNodesWhateverTheirIDs},
 		{"EverythingIsRenewed", testEverythingIsRenewed},
@@ -109,6 +110,14 @@ type inTLS struct {
 // front starts one, with rules.
 func (c *tlsCluster) front(t *testing.T, rules string, bootstrap ...string) *inTLS {
 	t.Helper()
+	s := c.unstarted(t, rules, bootstrap...)
+	s.proxy.start(t, program, "--config", s.file)
+	return s
+}
+
+// unstarted is front but for the start.
+func (c *tlsCluster) unstarted(t *testing.T, rules string, bootstrap ...string) *inTLS {
+	t.Helper()
 	nodes := append(slices.Clone(farNodes), joiner)
 	first, err := kafkacluster.FreePorts(2 + len(nodes))
 	if err != nil {
@@ -127,7 +136,6 @@ func (c *tlsCluster) front(t *testing.T, rules string, bootstrap ...string) *inT
 	s.own.write(t, c.authority, c.authority, "offsetproxy")
 	s.server.write(t, c.outside, c.outside, serverNames...)
 	s.configure(t, rules)
-	s.proxy.start(t, program, "--config", s.file)
 	return s
 }
 

@@ -20,7 +20,7 @@ import (
 const (
 	// leakPatience is how long a proxy may take to let go of what clients have left:
 	// it waits for brokers to read what was sent.
-	leakPatience = 15 * time.Second
+	leakPatience = 30 * time.Second
 	// keptPipes is how many a proxy keeps for long answers, of two descriptors each.
 	keptPipes = 16
 	// perClient bounds the goroutines that serve a client that is there, perControl

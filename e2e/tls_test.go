@@ -105,6 +105,32 @@ func testTLSOnBothSides(t *testing.T, cluster *tlsCluster) {
 	}
 }
 
+// A proxy that does not know the brokers' authority, or that the brokers do not know,
+// says so, and serves as soon as it is given other files.
+func testTLSStrangersUpstream(t *testing.T, cluster *tlsCluster) {
+	stranger := certtest.NewAuthority(t, "stranger")
+	for name, c := range map[string]struct {
+		own, trust *certtest.Authority
+		says       string
+	}{
+		"brokers of another authority": {cluster.authority, stranger, "certificate signed by unknown authority"},
+		"of another authority itself":  {stranger, cluster.authority, "remote error: tls: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster.unstarted(t, "")
+			s.own.write(t, c.own, c.trust, "offsetproxy")
+			if err := s.proxy.launch(program, "--config", s.file); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.proxy.stop(t) })
+			s.says(t, "cluster cannot be reached", 0)
+			s.says(t, c.says, 0)
+			s.own.write(t, cluster.authority, cluster.authority, "offsetproxy")
+			waitFor(t, "it serves", 30*time.Second, s.proxy.ready)
+		})
+	}
+}
+
 func isUnknownAuthority(err error) bool {
 	var unknown x509.UnknownAuthorityError
 	return errors.As(err, &unknown)

@@ -53,13 +53,14 @@ var mayImport = map[string][]string{
 
 // testMayImport adds what the tests of a package may import besides.
 var testMayImport = map[string][]string{
-	"proxy":             {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/localusers", "internal/race"},
-	"proxy/prober":      {"internal/kafkatest", "internal/embedded"},
-	"cmd/offsetproxy":   {"internal/certtest", "internal/kafkatest"},
-	"internal/tlsfiles": {"internal/certtest"},
-	"e2e":               {"internal/certtest"},
-	"bench":             {"internal/embedded"},
-	"internal/verify":   {"internal/kafkatest", "internal/embedded", "proxy"},
+	"proxy":                 {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/localusers", "internal/race"},
+	"proxy/prober":          {"internal/kafkatest", "internal/embedded"},
+	"cmd/offsetproxy":       {"internal/certtest", "internal/kafkatest"},
+	"internal/tlsfiles":     {"internal/certtest"},
+	"e2e":                   {"internal/certtest"},
+	"bench":                 {"internal/embedded"},
+	"internal/verify":       {"internal/kafkatest", "internal/embedded", "proxy"},
+	"internal/kafkacluster": {"internal/certtest"},
 }
 
 // testOnly packages must not get into the program.

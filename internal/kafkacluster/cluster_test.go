@@ -2,10 +2,14 @@ package kafkacluster
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/offsetproxy/offsetproxy/internal/certtest"
 )
 
 // TestRealBrokerLivesDiesAndComesBack needs Java and downloads Kafka, so it
@@ -46,13 +50,25 @@ func TestRealBrokerLivesDiesAndComesBack(t *testing.T) {
 	}
 }
 
-// TestSecuredBrokerAsksWhoOneIs: the super user may, somebody else may not.
+// TestSecuredBrokerAsksWhoOneIs: the super user may, somebody else may not. They speak
+// TLS too.
 func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
 	if os.Getenv("OFFSETPROXY_E2E") != "kafka" {
 		t.Skip("OFFSETPROXY_E2E is not kafka")
 	}
 	t.Parallel()
-	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", Security: &Security{
+	authority, dir := certtest.NewAuthority(t, "brokers"), t.TempDir()
+	pem := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	authority.Write(filepath.Join(dir, "cert"), filepath.Join(dir, "key"), time.Hour, "127.0.0.1")
+	authority.WriteCA(filepath.Join(dir, "ca"))
+	inTLS := &TLS{Certificate: pem("cert"), Key: pem("key"), Authorities: pem("ca")}
+	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", TLS: inTLS, Security: &Security{
 		Super: Login{"root", "root-secret"}, Users: []Login{{"app", "app-secret"}},
 	}})
 	if err != nil {
@@ -70,7 +86,8 @@ func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
 	}
 	app := filepath.Join(t.TempDir(), "app.properties")
 	properties := Login{"app", "app-secret"}.clientProperties()
-	properties["security.protocol"] = "SASL_PLAINTEXT"
+	maps.Copy(properties, inTLS.stores())
+	properties["security.protocol"] = "SASL_SSL"
 	if err := os.WriteFile(app, []byte(write(properties)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -154,3 +154,21 @@ func TestNodesWithIDsOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestSecuredNodeInTLS(t *testing.T) {
+	l := layout{dir: "/d", brokers: 1, firstPort: 9092, security: &Security{Super: Login{"root", "r"}}, tls: &TLS{
+		Certificate: "a\nb\n", Key: "c\n", Authorities: "d\n", ClientAuth: true,
+	}}
+	lines := strings.Split(l.render(1), "\n")
+	for _, want := range []string{
+		"listeners=CLIENTS://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+		"listener.security.protocol.map=CLIENTS:SASL_SSL,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name=CLIENTS",
+		"ssl.client.auth=required",
+		`ssl.keystore.certificate.chain=a\nb`,
+	} {
+		if n := count(lines, want); n != 1 {
+			t.Errorf("line %q: got %d times, want once in\n%s", want, n, strings.Join(lines, "\n"))
+		}
+	}
+}
