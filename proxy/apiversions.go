@@ -13,6 +13,9 @@ type versionRange struct {
 	min, max int16
 	// keepMin tells clients of min whatever the broker says.
 	keepMin bool
+	// oldTold leaves what clients are told of versions below min as it is: they are
+	// refused, but some clients take their absence for that of the API.
+	oldTold bool
 }
 
 // apiLimits holds the APIs whose requests or answers the proxy reads, or
@@ -22,13 +25,14 @@ type versionRange struct {
 // Produce keeps version 0 because librdkafka before 2.8 takes its absence for
 // a broker without gzip, snappy and lz4. Fetch v16 (KIP-951) and
 // DescribeQuorum v2 (KIP-853) added addresses. SaslHandshake v0 is followed
-// by bare tokens that cannot be told from requests.
+// by bare tokens that cannot be told from requests; librdkafka never logs in where it
+// is not told of it, and then uses v1.
 var apiLimits = map[int16]versionRange{
 	int16(kmsg.Produce):            {max: 13, keepMin: true},
 	int16(kmsg.Fetch):              {max: 15},
 	int16(kmsg.Metadata):           {max: (*kmsg.MetadataResponse)(nil).MaxVersion()},
 	int16(kmsg.FindCoordinator):    {max: (*kmsg.FindCoordinatorResponse)(nil).MaxVersion()},
-	int16(kmsg.SASLHandshake):      {min: 1, max: (*kmsg.SASLHandshakeResponse)(nil).MaxVersion()},
+	int16(kmsg.SASLHandshake):      {min: 1, max: (*kmsg.SASLHandshakeResponse)(nil).MaxVersion(), oldTold: true},
 	int16(kmsg.ApiVersions):        {max: (*kmsg.ApiVersionsResponse)(nil).MaxVersion()},
 	int16(kmsg.DescribeQuorum):     {max: 1},
 	int16(kmsg.DescribeCluster):    {max: (*kmsg.DescribeClusterResponse)(nil).MaxVersion()},
@@ -56,7 +60,9 @@ func narrow(access *Access, keys []kmsg.ApiVersionsResponseApiKey) []kmsg.ApiVer
 			continue
 		}
 		if limit, limited := apiLimits[k.ApiKey]; limited {
-			k.MinVersion = max(k.MinVersion, limit.min)
+			if !limit.oldTold {
+				k.MinVersion = max(k.MinVersion, limit.min)
+			}
 			k.MaxVersion = min(k.MaxVersion, limit.max)
 			if limit.keepMin {
 				k.MinVersion = limit.min

@@ -53,6 +53,9 @@ const (
 const (
 	messageNoLogin = "offsetproxy logs in to the brokers for its clients here, so connect without SASL " +
 		"(security.protocol PLAINTEXT, or SSL in TLS)"
+	// shortNoLogin stands in the place of mechanisms, of which librdkafka shows 31
+	// characters.
+	shortNoLogin      = "none: connect without SASL"
 	messageLoginState = "SaslAuthenticate comes after a SaslHandshake that was answered without an error"
 	messageRefused    = "authentication failed: the credentials are not valid here"
 	messageOtherUser  = "authentication failed: a connection stays that of the user who logged in first"
@@ -149,7 +152,7 @@ func (c *conn) refuseLogin(h wire.RequestHeader) error {
 	err := &loginError{reason: errNoLoginHere}
 	answered := error(nil)
 	if h.APIKey == int16(kmsg.SASLHandshake) {
-		answered = c.answerHandshake(h, err, []string{"none: " + messageNoLogin})
+		answered = c.answerHandshake(h, err, []string{shortNoLogin})
 	} else {
 		answered = c.answerAuthenticate(h, err, messageNoLogin, nil, 0)
 	}
@@ -298,7 +301,8 @@ var errNoUsers = errors.New("the listener has no users")
 // at the proxy, whatever the broker has.
 func withLogin(keys []kmsg.ApiVersionsResponseApiKey) []kmsg.ApiVersionsResponseApiKey {
 	for _, own := range []kmsg.ApiVersionsResponseApiKey{
-		{ApiKey: int16(kmsg.SASLHandshake), MinVersion: loginVersion, MaxVersion: loginVersion},
+		// Version 0 is refused; see apiLimits for why it is told.
+		{ApiKey: int16(kmsg.SASLHandshake), MaxVersion: loginVersion},
 		{ApiKey: int16(kmsg.SASLAuthenticate), MaxVersion: maxAuthenticate},
 	} {
 		i := slices.IndexFunc(keys, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == own.ApiKey })

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/binary"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -204,4 +205,31 @@ func TestNewLoginThatIsRefused(t *testing.T) {
 			p.t.Errorf("got requests %v, want %v: what was not let in is not sent", b.keys, want)
 		}
 	})
+}
+
+// Whoever drives an exchange waits for nothing, so where a login is due that is its
+// clientLoop's to do: nothing is sent before.
+func TestDriverLeavesALoginThatIsDueToTheClientLoop(t *testing.T) {
+	for _, due := range []bool{true, false} {
+		l := newLeader(t, "fenced")
+		r := newFencedRig(t, Config{}, l)
+		near, far := net.Pipe()
+		c := newConn(r.Proxy, near, r.Proxy.topology.entrances[0], 0)
+		c.term = loginTerm{lasts: time.Hour, begun: instant()}
+		if due {
+			c.term.begun = instant().Add(-time.Hour)
+		}
+		x := makeExchange(1)
+		x.c, x.signal, x.attention, x.held = c, c.changed, driven, 1
+		x.via = ownUpstream{c}
+		x.drive(now(), nil)
+		if got := x.attention == attended; got != due {
+			t.Errorf("due %v: got the clientLoop woken: %v", due, got)
+		}
+		if due {
+			<-x.signal
+		}
+		c.cancel(errAborted)
+		_, _ = near.Close(), far.Close()
+	}
 }

@@ -139,7 +139,8 @@ func (s *Session) clientFinal(token []byte) ([]byte, string, error) {
 		return nil, "", wrong
 	}
 	if subtle.ConstantTimeCompare([]byte(fields[1]), []byte("r="+s.nonce)) != 1 {
-		return nil, "", wrong
+		// Kafka since 3.7.2 refuses them too.
+		return nil, "", fmt.Errorf("%w: the nonce is not the one that was sent; librdkafka before 2.6.1 sends another, so update it or use PLAIN", wrong)
 	}
 	h := s.mechanism.hash()
 	if len(proof) != h().Size() {
