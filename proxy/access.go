@@ -24,6 +24,9 @@ type Access struct {
 	// Produce that may not be used is answered by TOPIC_AUTHORIZATION_FAILED, and
 	// InitProducerId by CLUSTER_AUTHORIZATION_FAILED; at a request of another API the
 	// connection is closed, as brokers do at one that they do not have.
+	//
+	// Who may not use CreateTopics creates none by Metadata either: the flag that asks
+	// for it is cleared, and versions 0 to 3, which have none, may name no topics.
 	ReadOnly bool
 }
 
@@ -94,6 +97,9 @@ func (c *conn) deny(h wire.RequestHeader) error {
 		if err := view.Parse(c.frame[4+h.BodyOffset:], h.APIVersion); err != nil {
 			return malformed(reasonProduce, "Produce v%d: %v", h.APIVersion, err)
 		}
+		if len(view.Partitions) == 0 {
+			return err // there is nothing that could be answered
+		}
 		c.taken = c.p.rules.take()
 		defer c.leaveRules()
 		return c.p.fencing.refuseAll(c, h, view, kerr.TopicAuthorizationFailed.Code, err.Error())
@@ -106,6 +112,36 @@ func (c *conn) deny(h wire.RequestHeader) error {
 		}
 	}
 	return err
+}
+
+// allowAutoCreation is the first version of Metadata in which a client says whether
+// topics that do not exist are to be created (KIP-204); before, they always are.
+const allowAutoCreation = 4
+
+// createNothing has the Metadata request in c.frame create no topic, for a client that
+// may not. What cannot say so and names topics is refused.
+func (c *conn) createNothing(h wire.RequestHeader) error {
+	request := kmsg.NewPtrMetadataRequest()
+	request.Version = h.APIVersion
+	body := c.frame[4+h.BodyOffset:]
+	if err := request.ReadFrom(body); err != nil {
+		return malformed(reasonMetadata, "Metadata v%d: %v", h.APIVersion, err)
+	}
+	switch {
+	case h.APIVersion < allowAutoCreation && len(request.Topics) == 0, h.APIVersion >= allowAutoCreation && !request.AllowAutoTopicCreation:
+		return nil
+	case h.APIVersion < allowAutoCreation:
+		c.p.metrics.denied[keyIndex(h.APIKey)].Add(1)
+		return &deniedError{h.APIKey, c.entrance.Name}
+	}
+	request.AllowAutoTopicCreation = false
+	// A flag has one byte, so only what is encoded in an odd way differs in length.
+	clean := request.AppendTo(nil)
+	if len(clean) != len(body) {
+		return malformed(reasonMetadata, "Metadata v%d is not encoded in the usual way", h.APIVersion)
+	}
+	copy(body, clean)
+	return nil
 }
 
 // appendAnswer writes an answer whose first 8 bytes, length and correlation id, are

@@ -13,12 +13,20 @@ import (
 
 // startBounded runs a proxy whose second listener is bounded. The broker behind it
 // counts what arrives, but for the proxy's own.
-func startBounded(t *testing.T, access proxy.Access) (p *running, bounded string, arrived chan int16) {
+func startBounded(t *testing.T, access proxy.Access) (p *running, bounded string, arrived chan int16, creates chan bool) {
 	t.Helper()
-	arrived = make(chan int16, 100)
+	arrived, creates = make(chan int16, 100), make(chan bool, 100)
 	p = scripted(t, proxy.Config{Listeners: []proxy.Listener{{Name: "bounded", Listen: "127.0.0.1:0", Access: access}}},
 		func(c *kafkatest.Conn, r kafkatest.Request) bool {
 			arrived <- r.APIKey
+			if r.APIKey == int16(kmsg.Metadata) {
+				asked := kmsg.NewPtrMetadataRequest()
+				asked.Version = r.APIVersion
+				if err := asked.ReadFrom(r.Frame[r.BodyOffset:]); err != nil {
+					t.Error(err)
+				}
+				creates <- asked.AllowAutoTopicCreation
+			}
 			if r.APIKey == int16(kmsg.ApiVersions) {
 				answer := kmsg.NewPtrApiVersionsResponse()
 				for _, key := range []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.Metadata, kmsg.CreateTopics, kmsg.InitProducerID, kmsg.ApiVersions} {
@@ -30,11 +38,11 @@ func startBounded(t *testing.T, access proxy.Access) (p *running, bounded string
 			echo(c, r)
 			return true
 		})
-	return p, p.Serving()[1].Addr, arrived
+	return p, p.Serving()[1].Addr, arrived, creates
 }
 
 func TestReadOnlyListener(t *testing.T) {
-	p, bounded, arrived := startBounded(t, proxy.Access{ReadOnly: true})
+	p, bounded, arrived, creates := startBounded(t, proxy.Access{ReadOnly: true})
 	c := kafkatest.Dial(t, bounded)
 	for i, acks := range []int16{1, -1} {
 		// Long and short ones, beside what may be asked.
@@ -106,6 +114,40 @@ func TestReadOnlyListener(t *testing.T) {
 		t.Error("the log does not say what was refused")
 	}
 
+	// Nothing is created by the way, and what names nothing holds up nobody.
+	meta := kafkatest.Dial(t, bounded)
+	for version := range int16(13) {
+		request := kmsg.NewPtrMetadataRequest()
+		request.Version, request.AllowAutoTopicCreation = version, true
+		name := "new"
+		request.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+		if version < 4 {
+			old := kafkatest.Dial(t, bounded)
+			old.Send(1, request)
+			if rest := old.ExpectClosed(); len(rest) > 0 {
+				t.Errorf("Metadata v%d that creates topics was answered %x", version, rest)
+			}
+			continue
+		}
+		meta.Send(int32(version), request)
+		if got := meta.NextID(); got != int32(version) {
+			t.Errorf("got an answer to %d, want %d", got, version)
+		}
+		if key := <-arrived; key != int16(kmsg.Metadata) {
+			t.Errorf("API key %d has reached the broker", key)
+		}
+		if <-creates {
+			t.Errorf("Metadata v%d has reached the broker with leave to create topics", version)
+		}
+	}
+	nothing := kafkatest.Dial(t, bounded)
+	empty := kmsg.NewPtrProduceRequest()
+	empty.Version, empty.Acks = 9, -1
+	nothing.Send(1, empty)
+	if rest := nothing.ExpectClosed(); len(rest) > 0 {
+		t.Errorf("a Produce of nothing was answered %x", rest)
+	}
+
 	// At the other listener nothing is refused.
 	free := kafkatest.Dial(t, p.Addr())
 	free.Send(1, versioned(kmsg.NewPtrCreateTopicsRequest(), 0))
@@ -128,7 +170,7 @@ func TestListsOfAPIs(t *testing.T) {
 		{proxy.Access{Deny: []int16{int16(kmsg.ListGroups)}}, versioned(kmsg.NewPtrHeartbeatRequest(), 0), true},
 		{proxy.Access{ReadOnly: true, Allow: []int16{int16(kmsg.DeleteTopics)}}, versioned(kmsg.NewPtrDeleteTopicsRequest(), 0), false},
 	} {
-		_, bounded, arrived := startBounded(t, test.access)
+		_, bounded, arrived, _ := startBounded(t, test.access)
 		c := kafkatest.Dial(t, bounded)
 		c.Send(1, test.ask)
 		if test.allowed {

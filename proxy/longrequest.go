@@ -58,6 +58,8 @@ func (c *conn) passes(front []byte) bool {
 	switch h.APIKey {
 	case int16(kmsg.AddPartitionsToTxn):
 		return false
+	case int16(kmsg.Metadata):
+		return c.entrance.Access.allows(int16(kmsg.CreateTopics)) // else it is changed
 	case int16(kmsg.Produce):
 		if _, err := h.ProduceAcks(front); err != nil {
 			return false

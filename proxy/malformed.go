@@ -18,6 +18,7 @@ const (
 	reasonProxyFrom   = "proxy_protocol_from"
 	reasonHTTP        = "http"
 	reasonHeader      = "header"
+	reasonMetadata    = "metadata"
 	reasonProduce     = "produce"
 	reasonVersion     = "version"
 	reasonTruncated   = "truncated"

@@ -47,7 +47,7 @@ var (
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
 		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
-		reasonProduce, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom, reasonLogin}
+		reasonProduce, reasonMetadata, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom, reasonLogin}
 )
 
 // unknownKey is where requests with api keys we do not know are counted.

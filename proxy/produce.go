@@ -130,6 +130,10 @@ func (f *fencing) carrierOf(c *conn) carrier {
 	return ownUpstream{c}
 }
 
+// loggedRefusals is how many partitions of a request are named in the log that are
+// refused before the fence sees them: a client can name thousands. Metrics count all.
+const loggedRefusals = 10
+
 // admit examines each partition: what is not to be fenced is ready, what is
 // wrong is refused, and what is fenced goes to its lane.
 func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
@@ -141,6 +145,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 	node, openedAt := x.via.route()
 	sight := topicSight{index: -1}
 	defer func() { clear(x.c.admitted) }() // it holds lanes
+	logged := 0
 	for i := range view.Partitions {
 		p, e := &view.Partitions[i], &x.entries[i]
 		e.rule = rules[i]
@@ -163,7 +168,9 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 		}
 		if code != 0 {
 			f.metrics.refused(code, x.c.rights.denied[string(p.Topic)])
-			f.logRefusal(x.c, p, code, message)
+			if logged++; logged <= loggedRefusals {
+				f.logRefusal(x.c, p, code, message)
+			}
 			x.c.waited = true // the log may have blocked: the time that was read is of before
 			x.refuse(e, code, message)
 			if code == kerr.NotLeaderForPartition.Code && isIdempotent(p.Records) {

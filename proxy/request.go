@@ -36,6 +36,11 @@ func (c *conn) handle() error {
 	if a := &c.entrance.Access; a.bounds() && !a.allows(h.APIKey) {
 		return c.deny(h)
 	}
+	if h.APIKey == int16(kmsg.Metadata) && !c.entrance.Access.allows(int16(kmsg.CreateTopics)) {
+		if err := c.createNothing(h); err != nil {
+			return err
+		}
+	}
 	if h.APIKey == int16(kmsg.Produce) {
 		return c.handleProduce(h)
 	}
