@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -338,18 +339,20 @@ func nodeProgram(t *testing.T) []string {
 }
 
 // goClients builds the program of the Go clients once.
-var goClients = sync.OnceValues(func() (string, error) {
-	binary, err := filepath.Abs("../.cache/go/clients")
+var goClients = sync.OnceValues(func() (string, error) { return buildGoClients("clients") })
+
+func buildGoClients(name string, flags ...string) (string, error) {
+	binary, err := filepath.Abs("../.cache/go/" + name)
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", binary, ".")
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"."})...)
 	build.Dir = "clients/go"
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the Go clients: %w\n%s", err, output)
 	}
 	return binary, nil
-})
+}
 
 func goProgram(library string) func(*testing.T) []string {
 	return func(t *testing.T) []string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -82,17 +81,8 @@ func runFenced(t *testing.T, argv []string, topic string) {
 // pythonClient is the command line of clients/python, installed if need be.
 func pythonClient(t *testing.T) []string {
 	t.Helper()
-	cache, err := filepath.Abs("../.cache/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	install := exec.CommandContext(t.Context(), "clients/python/install", cache)
-	install.Stderr = os.Stderr
-	interpreter, err := install.Output()
-	if err != nil {
-		t.Fatalf("install the Python client: %v", err)
-	}
-	return []string{strings.TrimSpace(string(interpreter)), "clients/python/client.py"}
+	interpreter := installed(t, "clients/python/install", cacheDir(t, "python"), "requirements.txt")
+	return []string{interpreter, "clients/python/client.py"}
 }
 
 // javaClient is the command line of clients/java with the client library that

@@ -14,7 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-var updateClientsTable = flag.Bool("update-clients-table", false, "write what real clients showed into docs/semantics.md")
+var updateClientsTable = flag.Bool("update-clients-table", false, "write what real clients showed into docs/semantics.md, and did into docs/clients.md")
 
 // clientsDocument holds the tables, between comments that name them. Its rows
 // come from runs: nobody writes them by hand.

@@ -121,31 +121,32 @@ func nodeExample(t *testing.T) []string {
 	return []string{"env", "NODE_PATH=" + installed(t, "clients/node/install", cache), "node", "../examples/node/append.js"}
 }
 
-// installs are the paths that install scripts have printed, by script: each is run
-// once, and none while another runs, since they share directories.
+// installs are the paths that install scripts have printed, by command line: each is
+// run once, and none while another runs, since they share directories.
 var installs struct {
 	sync.Mutex
 	paths map[string]string
 }
 
 // installed runs an install script, if that was not done, and returns the path that
-// it prints. A script always has the same arguments.
+// it prints.
 func installed(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	installs.Lock()
 	defer installs.Unlock()
-	if path, done := installs.paths[script]; done {
+	key := strings.Join(append([]string{script}, args...), " ")
+	if path, done := installs.paths[key]; done {
 		return path
 	}
 	install := exec.CommandContext(t.Context(), script, args...)
 	install.Stderr = os.Stderr
 	path, err := install.Output()
 	if err != nil {
-		t.Fatalf("%s: %v", script, err)
+		t.Fatalf("%s: %v", key, err)
 	}
 	if installs.paths == nil {
 		installs.paths = map[string]string{}
 	}
-	installs.paths[script] = strings.TrimSpace(string(path))
-	return installs.paths[script]
+	installs.paths[key] = strings.TrimSpace(string(path))
+	return installs.paths[key]
 }

@@ -32,10 +32,12 @@ type proxyProcess struct {
 	// where brokers ask.
 	brokers int
 	login   func(*rawConn) error
-	env     []string   // added to what the tests have
-	before  holding    // once it serves
-	cmd     *exec.Cmd  // nil: not running
-	ended   chan error // one value, from the goroutine that reaps it
+	env     []string // added to what the tests have
+	// launched, which may be nil, is told of each process before it has done anything.
+	launched func(pid int)
+	before   holding    // once it serves
+	cmd      *exec.Cmd  // nil: not running
+	ended    chan error // one value, from the goroutine that reaps it
 }
 
 // directStarts spreads what stands for proxies in direct mode over the brokers.
@@ -132,6 +134,9 @@ func (p *proxyProcess) launch(program string, flags ...string) error {
 	}
 	go func() { ended <- cmd.Wait() }()
 	p.cmd, p.ended = cmd, ended
+	if p.launched != nil {
+		p.launched(cmd.Process.Pid)
+	}
 	return nil
 }
 

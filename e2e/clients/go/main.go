@@ -3,6 +3,10 @@
 //
 //	go CLIENT    with CLIENT franz, sarama or segmentio
 //
+// Or of clientmatrix_test.go, about topics of three partitions; FENCED has a rule:
+//
+//	go CLIENT BOOTSTRAP TOPIC FENCED
+//
 // It is a module of its own, so that these clients are none of the product's
 // dependencies.
 package main
@@ -77,8 +81,12 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: go CLIENT")
+	switch len(args) {
+	case 1:
+	case 4:
+		return runMatrix(args[0], args[1], args[2], args[3])
+	default:
+		return errors.New("usage: go CLIENT [BOOTSTRAP TOPIC FENCED]")
 	}
 	library := libraries[args[0]]
 	reports.describe = library.describe
