@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
 // bypassGuard stands before the brokers at the addresses that they advertise, and lets
@@ -178,4 +181,51 @@ func peerInode(conn net.Conn) (string, error) {
 func hexAddress(address net.Addr) string {
 	tcp := address.(*net.TCPAddr)
 	return fmt.Sprintf("%08X:%04X", binary.LittleEndian.Uint32(tcp.IP.To4()), tcp.Port)
+}
+
+// TestBypassGuard lets a process through once it is admitted, and tells of it before.
+func TestBypassGuard(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("finds whose a socket is in /proc")
+	}
+	port, err := kafkacluster.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = broker.Close() }()
+	go func() {
+		for {
+			conn, err := broker.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "broker")
+			_ = conn.Close()
+		}
+	}()
+	g := guardBrokers(t, []int{port})
+	ask := func() string {
+		conn, err := net.Dial("tcp", g.bootstrap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		said, _ := io.ReadAll(conn)
+		return string(said)
+	}
+	if got := ask(); got != "" {
+		t.Errorf("to who is not admitted: got %q, want nothing", got)
+	}
+	g.admit(os.Getpid())
+	if got, want := ask(), "broker"; got != want {
+		t.Errorf("to who is admitted: got %q, want %q", got, want)
+	}
+	if got := len(g.close()); got != 1 {
+		t.Errorf("bypasses: got %d, want 1", got)
+	}
+	g.bypasses = nil
 }
