@@ -119,3 +119,35 @@ func TestModelTurnsCostLittle(t *testing.T) {
 		}
 	}
 }
+
+// TestRunEndsWhenTheWinnersBatchFails: others are told as soon as when it does not come.
+func TestRunEndsWhenTheWinnersBatchFails(t *testing.T) {
+	for name, end := range map[string]func(r *racing, w *Ticket) []Effect{
+		"its connection is gone": func(r *racing, w *Ticket) []Effect { return r.p.NotSent(r.now, w) },
+		"refused by the broker": func(r *racing, w *Ticket) []Effect {
+			return r.p.Answered(r.now, w, Answer{Code: 19, BaseOffset: -1, LogAppendTime: -1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, effects := newRun(t)
+			r.wants(effects, "won 1")
+			r.now.Instant = r.now.Instant.Add(racingTrip)
+			winner, effects := r.admit(1, 12)
+			r.wants(effects, "send 1")
+			begun := r.now.Instant
+			effects = end(r, winner)
+			for range 20 {
+				for _, e := range effects {
+					if e.Kind == Decide && e.Verdict.Kind == Taken {
+						if got, want := r.now.Instant.Sub(begun), 2*time.Millisecond; got > want {
+							t.Errorf("they waited for %v, want at most %v", got, want)
+						}
+						return
+					}
+				}
+				effects = r.later()
+			}
+			t.Error("nobody was told")
+		})
+	}
+}

@@ -37,12 +37,13 @@ type racers struct {
 	here   *Ticket
 	absent bool
 	// winner has appended what lies before won, at wonAt, and is away until it comes
-	// for that place. trip is a moving average of how long that takes it; 0: not
+	// for that place, with came. trip is a moving average of how long that takes it; 0: not
 	// known.
 	winner ps.ConnectionID
 	won    ps.Offset
 	wonAt  ps.Instant
 	away   bool
+	came   *Ticket
 	trip   time.Duration
 	// run counts its appends since runSince.
 	run      int
@@ -71,7 +72,7 @@ func (p *Partition) wonPlace(now ps.Now, t *Ticket) {
 	if r.winner != t.Connection {
 		r.winner, r.run, r.runSince, r.trip = t.Connection, 0, r.wonAt, t.trip
 	}
-	r.won, r.wonAt, r.away = t.end(), now.Instant, true
+	r.won, r.wonAt, r.away, r.came = t.end(), now.Instant, true, nil
 	r.run++
 }
 
@@ -87,7 +88,7 @@ func (p *Partition) cameToRace(now ps.Now, t *Ticket) {
 		return
 	}
 	if r.away {
-		r.away = false
+		r.away, r.came = false, t
 		average(&r.trip, min(now.Instant.Sub(r.wonAt), longestAwaited))
 	}
 	t.trip = r.trip
@@ -104,6 +105,8 @@ func (p *Partition) goesOn(now ps.Now, end ps.Offset, trip time.Duration) (again
 		return 0, false
 	case r.run >= longestRun, r.wonAt.Sub(r.runSince) >= most: // by then: later it would come too late for this place
 		return 0, false
+	case !r.away && r.came != nil && r.came.phase != waiting && !r.came.isUpstream():
+		return 0, false // its batch has failed
 	case !r.away:
 		return ps.Instant(math.MaxInt64), true
 	}

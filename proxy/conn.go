@@ -69,7 +69,7 @@ type conn struct {
 	// term is of the proxy's login there for the client; the clientLoop's own.
 	term loginTerm
 
-	// The clientLoop's own, or while that waits whose who drives its exchange; see
+	// The clientLoop's own, or while that waits of whoever drives its exchange; see
 	// parked.
 	in       *wire.Inbox
 	frame    []byte   // frame being handled, with its length bytes: whole, or see coming

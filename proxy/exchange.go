@@ -76,7 +76,7 @@ type exchange struct {
 	slot    *slot     // nil: acks=0, no answer
 	topics  []exchangeTopic
 
-	// The clientLoop's own, or whose who drives the exchange (see parked), until
+	// The clientLoop's own, or of whoever drives the exchange (see parked), until
 	// everything is sent.
 	clientID []byte // in the request's frame
 	timeout  time.Duration

@@ -115,8 +115,14 @@ func (x *exchange) drive(at ps.Now, by *conn) {
 			given = x.giveBack(false, nil, by)
 			continue
 		}
+		if x.c.clientGone() {
+			// To withdraw it may make the next one ready, of a client that has gone as
+			// well, and so on, while the client of whoever drives waits for its answer.
+			given = x.giveBack(false, nil, by)
+			continue
+		}
 		x.at, x.c.waited = at, false
-		_, err := x.sendReady(true)
+		_, err := x.sendReady(false)
 		given = x.giveBack(err == nil && x.via.flushNow(), err, by)
 	}
 }

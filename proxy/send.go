@@ -135,7 +135,7 @@ func (c *conn) flushUpstreamNow() bool {
 		return len(c.out) == 0 // several pieces are worth one write
 	}
 	c.mu.Lock()
-	if c.upstreamErr != nil || c.aborted {
+	if c.writeErr != nil || c.upstreamErr != nil || c.aborted {
 		c.mu.Unlock()
 		return false
 	}

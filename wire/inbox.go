@@ -10,6 +10,9 @@ const (
 	// growthFactor bounds how far a buffer grows beyond what has arrived:
 	// a peer that announces 100 MiB and sends little gets little memory.
 	growthFactor = 16
+	// spareFactor is the same for memory that lies about, and so costs nothing until
+	// somebody else needs it.
+	spareFactor = growthFactor * growthFactor
 	// quietRounds is how many small reads in a row end the belief that the
 	// connection needs more than its initial buffer.
 	quietRounds = 8
@@ -214,7 +217,7 @@ func (b *Inbox) makeRoom(n int) {
 		b.start, b.end = 0, have
 		return
 	}
-	if n > keepBytes {
+	if n > keepBytes && n <= have*spareFactor {
 		if spare := largeBuffers.take(n); spare != nil {
 			b.moveTo(spare)
 			return

@@ -390,3 +390,31 @@ func (f *fickleReader) ReadWhenReady(room func() []byte, park func()) (int, erro
 	}
 	return f.Read(room())
 }
+
+// A peer that announces much and sends little holds little, though others have left
+// large buffers behind.
+func TestInboxTakesNoSpareForWhatIsOnlyAnnounced(t *testing.T) {
+	collectOnlyOnDemand(t)
+	const size, sent, peers = 8 << 20, 1 << 10, 20
+	var slow []*Inbox
+	held := 0
+	for range peers {
+		honest := NewInbox(bytes.NewReader(make([]byte, size)), 8<<10, 100<<20)
+		if err := honest.Fill(size); err != nil {
+			t.Fatal(err)
+		}
+		honest.Advance(size)
+		in := NewInbox(&scriptedReader{chunks: [][]byte{make([]byte, sent)}, err: io.EOF}, 8<<10, 100<<20)
+		if err := in.Fill(sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.FillSome(size); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("got %v, want the end", err)
+		}
+		held += len(in.buf)
+		slow = append(slow, in)
+	}
+	if most := peers * sent * spareFactor; held > most {
+		t.Errorf("%d peers that sent %d bytes each hold %d, want at most %d", len(slow), sent, held, most)
+	}
+}
