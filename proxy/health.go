@@ -54,7 +54,7 @@ func (p *Proxy) NotReady() string {
 	case reach == nil:
 		return "no broker has answered yet"
 	case reach.err != nil:
-		return fmt.Sprintf("no broker can be lookout since %s: %v", reach.since.Format(time.RFC3339), reach.err)
+		return fmt.Sprintf("no broker can be reached since %s: %v", reach.since.Format(time.RFC3339), reach.err)
 	}
 	return ""
 }
