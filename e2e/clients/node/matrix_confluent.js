@@ -3,7 +3,7 @@ const { KafkaJS } = require('@confluentinc/kafka-javascript');
 const { version } = require('@confluentinc/kafka-javascript/package.json');
 const { Cannot, main } = require('./matrix');
 
-const { Kafka, CompressionTypes, ErrorCodes, logLevel } = KafkaJS;
+const { Kafka, ErrorCodes, logLevel } = KafkaJS;
 
 main(version, (bootstrap) => {
   const kafka = new Kafka({ kafkaJS: { brokers: bootstrap.split(','), logLevel: logLevel.NOTHING } });
@@ -11,7 +11,7 @@ main(version, (bootstrap) => {
     producer: ({ codec, acks, idempotent, transactionalId }) => kafka.producer({
       kafkaJS: {
         acks: { 0: 0, 1: 1 }[acks] ?? -1,
-        compression: CompressionTypes[(codec || 'none').toUpperCase()],
+        compression: codec || 'none',
         ...(transactionalId ? { transactionalId } : { idempotent: Boolean(idempotent) }),
       },
     }),
