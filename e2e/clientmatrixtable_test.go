@@ -92,8 +92,8 @@ func (r *matrixResult) why() string {
 func lackTitle(name string) string {
 	for _, column := range matrixColumns {
 		if slices.Contains(column.names, name) {
-			if _, short, _ := strings.Cut(name, "/"); len(column.names) > 1 {
-				return short
+			if len(column.names) > 1 {
+				return strings.ReplaceAll(name, "/", " ")
 			}
 			return column.title
 		}
@@ -180,7 +180,7 @@ func (m *matrix) lines(stands, start string, line func(*matrixResult) string) st
 			switch {
 			case at >= 0:
 				one = line(m.results[at])
-			case len(standing) == len(client.versions):
+			case i < len(standing): // the newest was there first
 				one = standing[i]
 			default: // it never ran
 				continue

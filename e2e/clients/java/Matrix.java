@@ -204,10 +204,12 @@ public class Matrix {
         Class<?> type;
         try {
             type = Class.forName("org.apache.kafka.clients.consumer.KafkaShareConsumer");
-        } catch (ClassNotFoundException e) {
+            ConfigResource.Type.valueOf("GROUP"); // which those lack that have the class for trial alone
+        } catch (ClassNotFoundException | IllegalArgumentException e) {
             throw new Cannot("it has no share consumer");
         }
-        Map<ConfigResource, Collection<AlterConfigOp>> settings = Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), List.of(
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.valueOf("GROUP"), group);
+        Map<ConfigResource, Collection<AlterConfigOp>> settings = Map.of(resource, List.of(
             set("share.auto.offset.reset", "earliest"), set("share.isolation.level", "read_committed")));
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             admin.incrementalAlterConfigs(settings).all().get();

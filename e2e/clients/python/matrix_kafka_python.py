@@ -4,7 +4,7 @@ import logging
 import time
 
 import kafka
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import OffsetOutOfRangeError
 
@@ -40,8 +40,22 @@ class Client:
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
         )
+        before = self.count()
         self.write(producer, tag, acks != "0")
+        # Without answers nothing else tells that all has arrived.
+        deadline = time.monotonic() + TIMEOUT / 3
+        while self.count() < before + len(matrix.values(tag)):
+            assert time.monotonic() < deadline, "records were lost"
+            time.sleep(0.05)
         producer.close()
+
+    def count(self):
+        """How many records the topic has."""
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
+        try:
+            return sum(consumer.end_offsets([TopicPartition(self.topic, p) for p in range(matrix.PARTITIONS)]).values())
+        finally:
+            consumer.close()
 
     def transact(self, committed, aborted):
         producer = self.producer(transactional_id=self.topic)
