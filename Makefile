@@ -25,8 +25,12 @@ KAFKA_NEWEST = $(lastword $(KAFKA_VERSIONS))
 # What test leaves to the newest Kafka, for time: most of it is about clients and
 # proxies, not about what kind of broker there is. test-full runs it everywhere.
 ONLY_NEWEST = ^(TestClientMatrix|TestBypassGuard|TestRefusalsOfRealClients|TestRetriesOfRealClients|TestChainsOfRealClients|TestRuleChangesForRealClients|TestIdempotentClientsUnderEnforce|TestProxiesShareAPartition|TestNoWriterOfAPartitionStarves|TestDemoOnACluster|TestProxyLogsInByScram|TestSecuredBrokerAsksWhoOneIs|TestAttack.*|TestProof|TestTwins|TestClocksThatJump|TestProxyThatWasSuspended|TestBadInputHarmsNobodyElse|TestBombs.*|TestBrokerThatComesBackIsProbedAgain|TestManyPartitions.*|TestSickPartition.*|TestRaceWithAppendTime|TestRaceWhile.*|TestRaceOnA.*|TestWritersThatBypass.*|TestJavaClient|TestPythonClient|TestNodeClient|TestKcat.*|TestRealBrokerLives.*|TestReplicasThatFail.*|TestEqualRecords.*|TestAppendAndNext|TestExample.*|TestServe.*|TestWhyBrokersMustNotForgetTooSoon|TestTooFewReplicas|TestTopicsThatCanLoseRecordsAreNamed|TestRaceWithoutTheFenceIsLost|TestWritersOfAllKindsShareAPartition|TestObserve|TestRuleOptions|TestOldRecordsAreRefused|TestReloadUnderLoad|TestProofBuildServes|TestOnlyTheProofBuildCanBreakPromises|TestCopiesByRelaysAreTransmissions|TestRowsOfSightings|TestLongAppendsShareABoundedMemory|TestReadOnlyListenerForRealClients|TestSIGTERMUnderLoadLosesNothing|TestSessionsAreRenewed|TestClientThatLeavesWhileItWaits|TestInTLS|TestIdleConnections.*|TestNothingInFlight.*|TestLeaksAreFound|TestDescriptorsAreTold)|^TestRights/missing
+# What test leaves to test-full on the newest Kafka too: restarts of whole clusters in
+# TLS, and what TestClientMatrix does with the same clients.
+ONLY_FULL = ^(TestJavaClient|TestPythonClient)|^TestInTLS/^(EverythingIsRenewed|StrangersUpstream|NodesComeAndGo)
 # How many end-to-end tests of those that mostly wait run at once (besideOthers).
 E2E_BESIDE ?= 3
+E2E_PACKAGES ?= ./internal/kafkacluster ./e2e
 # Linters live in a module of their own, to stay out of the product's go.mod.
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 UNIT_PACKAGES = $$($(GO) list ./... | grep -v '/e2e\(/\|$$\)')
@@ -90,15 +94,15 @@ e2e: ## black box tests on the embedded broker
 
 .PHONY: e2e-kafka
 e2e-kafka: ## black box tests on three real brokers of KAFKA_VERSION
-	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -race -count=1 -parallel $(E2E_BESIDE) -timeout 20m -p 1 $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(if $(E2E_SKIP),,./internal/kafkacluster) ./e2e
+	OFFSETPROXY_E2E=kafka KAFKA_VERSION=$(KAFKA_VERSION) $(GO) test -race -count=1 -parallel $(E2E_BESIDE) -timeout 20m -p 1 $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(E2E_PACKAGES)
 
 .PHONY: e2e-newest
 e2e-newest: ## the same on the newest version
-	@$(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$(KAFKA_NEWEST)
+	@$(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$(KAFKA_NEWEST) E2E_SKIP='$(ONLY_FULL)'
 
 .PHONY: e2e-oldest
 e2e-oldest: ## and on the oldest, but for what is about clients alone
-	@$(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$(KAFKA_OLDEST) E2E_SKIP='$(ONLY_NEWEST)'
+	@$(MAKE) --no-print-directory e2e-kafka KAFKA_VERSION=$(KAFKA_OLDEST) E2E_SKIP='$(ONLY_NEWEST)' E2E_PACKAGES=./e2e
 
 .PHONY: e2e-versions
 e2e-versions: ## long e2e-kafka on each of KAFKA_VERSIONS

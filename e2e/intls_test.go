@@ -51,9 +51,6 @@ func TestInTLS(t *testing.T) {
 		{"EverythingIsRenewed", testEverythingIsRenewed},
 		{"NodesComeAndGo", testNodesComeAndGo},
 	} {
-		if test.name == "NodesComeAndGo" && !longRuns {
-			continue // a start of a broker more
-		}
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
 	}
 }
