@@ -34,8 +34,7 @@ type reloader struct {
 	started config.Effective
 	rules   atomic.Pointer[rulesInForce]
 
-	taken, refused atomic.Int64
-	failed         atomic.Bool // the last one was refused
+	reloads reloadCounts
 }
 
 // rulesInForce is what is shown of the rules.
@@ -52,36 +51,25 @@ func newReloader(settings *config.Settings, file string, load func() (*config.Se
 
 // measure registers what is measured.
 func (r *reloader) measure(meter metric.Meter) error {
-	reloads, err := meter.Int64ObservableCounter("offsetproxy.config.reloads", metric.WithUnit("{reload}"),
-		metric.WithDescription("Times that the configuration was read again, by result: taken over, or refused so that the one before stays."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	failed, err := meter.Int64ObservableGauge("offsetproxy.config.reload_failed", metric.WithUnit("{config}"),
-		metric.WithDescription("1 while the configuration that was read last is refused and the one before in force, else 0."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
 	since, err := meter.Int64ObservableGauge("offsetproxy.rules.since", metric.WithUnit("s"),
 		metric.WithDescription("When the rules in force were taken over, in seconds since 1970; the hash is the same in all proxies with the same rules."))
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	result := func(name string) metric.MeasurementOption {
-		return metric.WithAttributes(attribute.String("result", name))
-	}
 	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(reloads, r.taken.Load(), result("taken"))
-		o.ObserveInt64(reloads, r.refused.Load(), result("refused"))
-		o.ObserveInt64(failed, boolToInt(r.failed.Load()))
 		rules := r.rules.Load()
 		o.ObserveInt64(since, rules.since.Unix(), metric.WithAttributes(attribute.String("hash", rules.hash)))
 		return nil
-	}, reloads, failed, since)
+	}, since)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	return nil
+	return r.reloads.measure(meter, reloadMetrics{
+		name:     "offsetproxy.config",
+		reloads:  "Times that the configuration was read again, by result: taken over, or refused so that the one before stays.",
+		unit:     "{config}",
+		inFailed: "1 while the configuration that was read last is refused and the one before in force, else 0.",
+	})
 }
 
 // changed asks for the file to be read again soon. It may be called from any
@@ -104,15 +92,13 @@ func (r *reloader) reload(p *proxy.Proxy) {
 		err = p.ChangeRules(settings.Proxy.Rules, settings.Proxy.Default)
 	}
 	if err != nil {
-		r.refused.Add(1)
-		r.failed.Store(true)
+		r.reloads.note(true)
 		r.logger.Error("configuration refused, so the one before stays in force: mend the file and send SIGHUP again", "file", r.file, "problems", problems(err))
 		return
 	}
 	effective := settings.Effective()
 	hash := effective.RulesHash()
-	r.taken.Add(1)
-	r.failed.Store(false)
+	r.reloads.note(false)
 	for _, note := range settings.Notes {
 		r.logger.Warn("note on the settings", "note", note)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -30,9 +29,7 @@ type certificates struct {
 	logger  *slog.Logger
 	stores  map[string]*tlsfiles.Store // by listener, and upstreamSide
 	watcher *filewatch.Watcher
-
-	taken, refused atomic.Int64
-	failed         atomic.Bool // the last files that changed were refused
+	reloads reloadCounts
 }
 
 // secure reads the TLS files that settings name, and has the proxy use them.
@@ -103,12 +100,7 @@ func (c *certificates) reload() {
 		c.logger.Info("TLS files read again", "side", side, "expires", store.NotAfter(), "expired_before", before)
 		c.warnOfExpiry(side, store)
 	}
-	c.failed.Store(failed)
-	if failed {
-		c.refused.Add(1)
-	} else {
-		c.taken.Add(1)
-	}
+	c.reloads.note(failed)
 }
 
 func (c *certificates) warnOfExpiry(side string, store *tlsfiles.Store) {
@@ -124,36 +116,21 @@ func (c *certificates) measure(meter metric.Meter) error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	reloads, err := meter.Int64ObservableCounter("offsetproxy.tls.reloads", metric.WithUnit("{reload}"),
-		metric.WithDescription("Times that TLS files changed and were read again, by result: taken over, or refused so that those before stay."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	failed, err := meter.Int64ObservableGauge("offsetproxy.tls.reload_failed", metric.WithUnit("{side}"),
-		metric.WithDescription("1 while TLS files that changed are refused and those before in force, else 0."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
 	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for side, store := range c.stores {
 			if at := store.NotAfter(); !at.IsZero() {
 				o.ObserveInt64(expiry, at.Unix(), metric.WithAttributes(attribute.String("side", side)))
 			}
 		}
-		o.ObserveInt64(reloads, c.taken.Load(), metric.WithAttributes(attribute.String("result", "taken")))
-		o.ObserveInt64(reloads, c.refused.Load(), metric.WithAttributes(attribute.String("result", "refused")))
-		o.ObserveInt64(failed, boolToInt(c.failed.Load()))
 		return nil
-	}, expiry, reloads, failed)
+	}, expiry)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	return nil
-}
-
-func boolToInt(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
+	return c.reloads.measure(meter, reloadMetrics{
+		name:     "offsetproxy.tls",
+		reloads:  "Times that TLS files changed and were read again, by result: taken over, or refused so that those before stay.",
+		unit:     "{side}",
+		inFailed: "1 while TLS files that changed are refused and those before in force, else 0.",
+	})
 }

@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync/atomic"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
@@ -23,9 +20,7 @@ type localUsers struct {
 	logger  *slog.Logger
 	stores  map[string]*localusers.Store // by file
 	watcher *filewatch.Watcher
-
-	taken, refused atomic.Int64
-	failed         atomic.Bool // the last files that changed were refused
+	reloads reloadCounts
 }
 
 // admit reads the users files that settings name, and has the listeners use them.
@@ -75,34 +70,15 @@ func (u *localUsers) reload() {
 		}
 		u.logger.Info("users file read again; it counts for logins from now on", "file", file, "users", store.Len())
 	}
-	u.failed.Store(failed)
-	if failed {
-		u.refused.Add(1)
-	} else {
-		u.taken.Add(1)
-	}
+	u.reloads.note(failed)
 }
 
 // measure registers what is measured.
 func (u *localUsers) measure(meter metric.Meter) error {
-	reloads, err := meter.Int64ObservableCounter("offsetproxy.users.reloads", metric.WithUnit("{reload}"),
-		metric.WithDescription("Times that users files changed and were read again, by result: taken over, or refused so that the users from before stay."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	failed, err := meter.Int64ObservableGauge("offsetproxy.users.reload_failed", metric.WithUnit("{file}"),
-		metric.WithDescription("1 while a users file that changed is refused and the users from before are in force, else 0."))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(reloads, u.taken.Load(), metric.WithAttributes(attribute.String("result", "taken")))
-		o.ObserveInt64(reloads, u.refused.Load(), metric.WithAttributes(attribute.String("result", "refused")))
-		o.ObserveInt64(failed, boolToInt(u.failed.Load()))
-		return nil
-	}, reloads, failed)
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	return nil
+	return u.reloads.measure(meter, reloadMetrics{
+		name:     "offsetproxy.users",
+		reloads:  "Times that users files changed and were read again, by result: taken over, or refused so that the users from before stay.",
+		unit:     "{file}",
+		inFailed: "1 while a users file that changed is refused and the users from before are in force, else 0.",
+	})
 }
