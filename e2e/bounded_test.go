@@ -90,7 +90,11 @@ func leaderAddresses(t *testing.T, p *proxyProcess, topic string) map[int32]stri
 	}
 	addresses := map[int32]string{}
 	for _, partition := range metadata.Topics[0].Partitions {
-		addresses[partition.Partition] = brokerMap(metadata)[partition.Leader]
+		address, served := brokerMap(metadata)[partition.Leader]
+		if !served {
+			t.Fatalf("no leader of %s/%d", topic, partition.Partition)
+		}
+		addresses[partition.Partition] = address
 	}
 	return addresses
 }

@@ -121,25 +121,6 @@ func TestNothingInFlightIsLostOnATermination(t *testing.T) {
 		createTopic(t, admin, topic, partitions)
 	}
 	createTopic(t, admin, waited, 1)
-	leader := func(p *proxyProcess, topic string, partition int32) string {
-		t.Helper()
-		conn, err := dialRaw(p.bootstrap)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.close()
-		metadata, err := conn.metadata(topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range metadata.Topics[0].Partitions {
-			if found.Partition == partition {
-				return brokerMap(metadata)[found.Leader]
-			}
-		}
-		t.Fatalf("no leader of %s/%d", topic, partition)
-		return ""
-	}
 	// A request for which the broker takes its time.
 	poll := kmsg.NewPtrFetchRequest()
 	poll.Version, poll.MaxWaitMillis, poll.MinBytes, poll.MaxBytes = 12, 1_000, 1, 1<<20
@@ -147,7 +128,7 @@ func TestNothingInFlightIsLostOnATermination(t *testing.T) {
 	partition.PartitionMaxBytes = 1 << 20
 	topic.Topic, topic.Partitions = waited, append(topic.Partitions, partition)
 	poll.Topics = append(poll.Topics, topic)
-	waiting, err := dialRaw(leader(first, waited, 0))
+	waiting, err := dialRaw(leaderAddresses(t, first, waited)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +148,7 @@ func TestNothingInFlightIsLostOnATermination(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	for _, s := range streams {
-		at := leader(first, s.topic, s.partition)
+		at := leaderAddresses(t, first, s.topic)[s.partition]
 		group.Go(func() {
 			if err := s.run(at, 1<<30); err != nil {
 				t.Error(err)
@@ -192,7 +173,7 @@ func TestNothingInFlightIsLostOnATermination(t *testing.T) {
 		t.Error("a proxy that has ended takes connections")
 	}
 	for _, s := range streams {
-		at, until := leader(second, s.topic, s.partition), s.answered+more
+		at, until := leaderAddresses(t, second, s.topic)[s.partition], s.answered+more
 		group.Go(func() {
 			if err := s.run(at, until); err != nil {
 				t.Error(err)
