@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -156,7 +157,10 @@ func (c *conn) welcome() error {
 	if c.entrance.TLS == nil {
 		return nil
 	}
+	// Reads are bounded already. Who takes nothing must not hold up the handshake either.
+	_ = c.client.SetWriteDeadline(time.Now().Add(c.p.cfg.HandshakeTimeout)) // an error: it is closed
 	client, target, err := c.entrance.secure(c.ctx, c.client, c.target)
+	_ = c.client.SetWriteDeadline(time.Time{})
 	c.mu.Lock()
 	c.client, c.target = client, target
 	stopped := c.stopCause
@@ -343,9 +347,9 @@ func (c *conn) abort(cause error) {
 	client, upstream := c.client, c.upstream
 	c.mu.Unlock()
 	c.cancel(cause)
-	_ = client.Close()
+	closeNow(client)
 	if upstream != nil {
-		_ = upstream.Close()
+		closeNow(upstream)
 	}
 }
 
@@ -353,7 +357,7 @@ func (c *conn) abort(cause error) {
 // ever taken for a timely one: every answer still owed is reported lost, what
 // is complete is answered in order, and the client's connection closes. It
 // may be called from any goroutine once a request was sent upstream.
-func (c *conn) abandonUpstream() { _ = c.upstream.Close() }
+func (c *conn) abandonUpstream() { closeNow(c.upstream) }
 
 // finish ends the connection after the clientLoop. It returns when both
 // sockets are closed and every goroutine of the connection is gone.
@@ -387,7 +391,7 @@ func (c *conn) finish(cause error) {
 	c.cancel(cause)
 	switch {
 	case gone || aborted:
-		_ = c.client.Close()
+		closeNow(c.client)
 	case errors.Is(cause, errNoBroker) && !c.answeredAny():
 		closeHard(c.client)
 	default:
@@ -410,7 +414,7 @@ func (c *conn) answeredLocked() bool {
 // all that was sent.
 func (c *conn) endUpstream(abort bool) {
 	if abort {
-		_ = c.upstream.Close()
+		closeNow(c.upstream)
 		return
 	}
 	if closeWrite(c.upstream) {
@@ -418,7 +422,16 @@ func (c *conn) endUpstream(abort bool) {
 		c.awaitLocked(upstreamCloseTimeout, func() bool { return c.upstreamErr != nil })
 		c.mu.Unlock()
 	}
-	_ = c.upstream.Close()
+	closeNow(c.upstream)
+}
+
+// closeNow closes a connection without a word: one in TLS would say goodbye first, and
+// wait for seconds where the peer takes nothing.
+func closeNow(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	_ = conn.Close()
 }
 
 // closeWrite half-closes; false if the connection cannot.
@@ -445,5 +458,5 @@ func closeGently(conn net.Conn) {
 		_ = conn.SetReadDeadline(time.Now().Add(closeTimeout))
 		_, _ = io.Copy(io.Discard, io.LimitReader(conn, 64<<20))
 	}
-	_ = conn.Close()
+	closeNow(conn)
 }

@@ -53,7 +53,7 @@ func (c *conn) upstreamLoop() {
 		c.p.cfg.Logger.Error("upstream answer not understood, closing",
 			"node", c.node, "remote", c.remote(), "err", err)
 	}
-	_ = c.upstream.Close()
+	closeNow(c.upstream)
 	if !errors.Is(err, errUpstreamLost) {
 		err = fmt.Errorf("%w: %w", errUpstreamLost, err)
 	}
