@@ -34,6 +34,7 @@ type adminServer struct {
 	meter    metric.Meter
 	provider *sdkmetric.MeterProvider
 	listener net.Listener
+	mux      *http.ServeMux
 	http     *http.Server
 	proxy    atomic.Pointer[proxy.Proxy] // nil: not started yet
 	done     chan struct{}               // closed by serveLoop when it returns
@@ -59,6 +60,7 @@ func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer
 	}
 	a.meter = a.provider.Meter("github.com/offsetproxy/offsetproxy")
 	mux := http.NewServeMux()
+	a.mux = mux
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", a.livez)
 	mux.HandleFunc("GET /readyz", a.readyz)
@@ -79,6 +81,10 @@ func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer
 	go a.serveLoop(logger)
 	return a, nil
 }
+
+// handle serves something else too, from then on. It may be called while requests
+// come.
+func (a *adminServer) handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
 
 // isLoopback reports whether only this machine's own programs reach an address.
 func isLoopback(addr net.Addr) bool {

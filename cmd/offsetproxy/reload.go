@@ -33,6 +33,7 @@ type reloader struct {
 	// started is what the proxy runs with but for its rules, those of rules.
 	started config.Effective
 	rules   atomic.Pointer[rulesInForce]
+	agreed  *agreed
 
 	reloads reloadCounts
 }
@@ -44,7 +45,7 @@ type rulesInForce struct {
 }
 
 func newReloader(settings *config.Settings, file string, load func() (*config.Settings, error), logger *slog.Logger, hangups <-chan os.Signal) *reloader {
-	r := &reloader{file: file, load: load, logger: logger, hangups: hangups, changes: make(chan struct{}, 1), started: settings.Effective()}
+	r := &reloader{file: file, load: load, logger: logger, hangups: hangups, changes: make(chan struct{}, 1), started: settings.Effective(), agreed: newAgreed(settings.Terms())}
 	r.rules.Store(&rulesInForce{r.started.RulesHash(), time.Now()})
 	return r
 }
@@ -63,6 +64,9 @@ func (r *reloader) measure(meter metric.Meter) error {
 	}, since)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
+	}
+	if err := r.agreed.measure(meter); err != nil {
+		return err
 	}
 	return r.reloads.measure(meter, reloadMetrics{
 		name:     "offsetproxy.config",
@@ -106,7 +110,10 @@ func (r *reloader) reload(p *proxy.Proxy) {
 		r.logger.Info("configuration read again; its rules are those in force", "file", r.file, "hash", hash)
 	} else {
 		r.rules.Store(&rulesInForce{hash, time.Now()})
-		r.logger.Info("configuration read again; other rules are in force", "file", r.file, "rules", len(effective.Rules), "hash", hash, "hash_before", before.hash)
+		agreedBefore := r.agreed.hash()
+		now := r.agreed.take(settings.Terms().Rules)
+		r.logger.Info("configuration read again; other rules are in force", "file", r.file, "rules", len(effective.Rules), "hash", hash, "hash_before", before.hash,
+			"agreement", now.Hash, "agreement_before", agreedBefore)
 	}
 	if changed := r.started.Differences(effective); len(changed) > 0 {
 		r.logger.Warn("these settings changed, and take effect after a restart", "file", r.file, "settings", changed)

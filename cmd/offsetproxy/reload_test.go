@@ -1,14 +1,18 @@
 package main
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/offsetproxy/offsetproxy/internal/agreement"
 	"github.com/offsetproxy/offsetproxy/internal/embedded"
 )
 
@@ -55,6 +59,7 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	file := newConfigFile(t, "bootstrap: "+cluster.Addrs()[0]+"\nlisten: 127.0.0.1:0\nbrokers: {kind: kfake}\nmetrics: {listen: 127.0.0.1:0}\n")
 	file.write(t, "")
 	p := startProcess(t, "serve", "--config", file.name, "--no-watch", "--log-format", "json")
+	told := p.await(t, has("must show the same agreement"))
 	serving := p.awaitServing(t)
 	appendAt := func(expect string) int {
 		return call(t, "", "append", "--bootstrap", serving.Listen, "--topic", "events", "--expect", expect, "v").code
@@ -76,11 +81,28 @@ func TestSIGHUPChangesRules(t *testing.T) {
 		refused = `offsetproxy_config_reloads_total{` + `otel_scope_name="github.com/offsetproxy/offsetproxy",otel_scope_schema_url="",otel_scope_version="",result="refused"}`
 		failed  = "offsetproxy_config_reload_failed"
 	)
+	shown := func() agreementShown {
+		t.Helper()
+		status, body := get(t, "http://"+serving.Admin+agreementPath)
+		var shown agreementShown
+		if err := json.Unmarshal([]byte(body), &shown); err != nil || status != http.StatusOK {
+			t.Fatalf("status %d, %v: %s", status, err, body)
+		}
+		if a, err := agreement.Parse([]byte(body)); err != nil || !reflect.DeepEqual(a, compacted(t, shown.Agreement)) {
+			t.Errorf("read as %+v, %v", a, err)
+		}
+		count(`offsetproxy_agreement{hash="`+string(shown.Hash)+`"`, "1")
+		return shown
+	}
 	if code := appendAt("0"); code != exitOK {
 		t.Errorf("without a rule: exit code %d", code)
 	}
+	first := shown()
+	if !strings.Contains(told, string(first.Hash)) {
+		t.Errorf("the agreement is %s, and the log said %s", first.Hash, told)
+	}
 	count(failed, "0")
-	reload("rules: [{topics: events, mode: require}]\n", "other rules are in force", `"level":"INFO"`)
+	line := reload("rules: [{topics: events, mode: require}]\n", "other rules are in force", `"level":"INFO"`)
 	if code := appendAt("0"); code != exitRefused {
 		t.Errorf("under the rule: exit code %d, want %d", code, exitRefused)
 	}
@@ -88,12 +110,20 @@ func TestSIGHUPChangesRules(t *testing.T) {
 		t.Errorf("under the rule: exit code %d", code)
 	}
 	count(taken, "1")
+	second := shown()
+	differences := agreement.Compare([]agreement.Shown{{Proxy: "before", Agreement: first.Agreement}, {Proxy: "now", Agreement: second.Agreement}})
+	if len(differences) != 1 || differences[0].Part != agreement.RulesPart || !second.Since.After(first.Since) {
+		t.Errorf("shown since %v, differing in %+v, want the rules alone", second.Since, differences)
+	}
+	if !strings.Contains(line, `"agreement":"`+string(second.Hash)+`","agreement_before":"`+string(first.Hash)) {
+		t.Errorf("the agreement is %s, and was %s; the log said %s", second.Hash, first.Hash, line)
+	}
 	if got := metricOf(t, serving.Admin, "offsetproxy_rules_since_seconds{hash="); got == "0" {
 		t.Error("no time since when the rules are in force")
 	}
 	count("offsetproxy_rules_settling", "0")
 
-	line := reload("rules: [{topics: events, mode: requires}]\nview_max_age: long\n", "configuration refused", `"level":"ERROR"`)
+	line = reload("rules: [{topics: events, mode: requires}]\nview_max_age: long\n", "configuration refused", `"level":"ERROR"`)
 	for _, want := range []string{"line 5: rules[0].mode", "requires", "line 6: view_max_age"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)
@@ -101,6 +131,9 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	}
 	count(failed, "1")
 	count(refused, "1")
+	if got := shown(); got.Hash != second.Hash || !got.Since.Equal(second.Since) {
+		t.Errorf("after a wrong file: shown %s since %v", got.Hash, got.Since)
+	}
 	if code := appendAt("0"); code != exitRefused {
 		t.Errorf("after a wrong file: exit code %d, want %d", code, exitRefused)
 	}
@@ -109,6 +142,9 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	p.await(t, has("take effect after a restart", `"limits.max_topics","view_max_age"`, `"level":"WARN"`))
 	count(failed, "0")
 	count(taken, "2")
+	if got := shown(); got.Hash != second.Hash {
+		t.Errorf("settings that wait for a restart are shown as in force: %s", got.Hash)
+	}
 	reload("rules: [{topics: nothing, mode: require}]\n", "other rules are in force")
 	if code := appendAt("0"); code != exitElsewhere {
 		t.Errorf("when the rule has gone: exit code %d, want %d", code, exitElsewhere)
@@ -122,6 +158,20 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	if code := p.exit(t); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// compacted is a with its values as they are hashed.
+func compacted(t *testing.T, a agreement.Agreement) agreement.Agreement {
+	t.Helper()
+	text, err := json.Marshal(a) // which compacts them
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got agreement.Agreement
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // TestDevEndsWithItsTerminal: it has no file to read again.

@@ -98,6 +98,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		return err
 	}
 	reloads = newReloader(settings, c.Config, c.fromFile, logger, hangups)
+	logger.Info("all proxies of the cluster must show the same agreement", "agreement", reloads.agreed.hash(), "rules_hash", reloads.started.RulesHash())
 	if err := c.prove(logger); err != nil {
 		return err
 	}
@@ -109,6 +110,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		settings.Proxy.Meter = admin.meter
+		admin.handle("GET "+agreementPath, reloads.agreed)
 		if err := errors.Join(reloads.measure(admin.meter), certs.measure(admin.meter), users.measure(admin.meter)); err != nil {
 			return errors.Join(err, admin.close())
 		}

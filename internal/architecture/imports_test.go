@@ -23,7 +23,8 @@ var mayImport = map[string][]string{
 	"proxy/prober":   {"wire", "partitionstate"},
 	"proxy":          {"wire", "fence", "proxy/prober", "partitionstate"},
 
-	"internal/config":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles"},
+	"internal/config":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles", "internal/agreement"},
+	"internal/agreement":  {},
 	"internal/tlsfiles":   {},
 	"internal/filewatch":  {},
 	"internal/localusers": {},
@@ -33,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":   {},
 	"internal/version":    {},
 	"cmd/offsetproxy": {
-		"internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
+		"internal/agreement", "internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 
@@ -69,8 +70,9 @@ var testOnly = []string{"internal/certtest", "internal/kafkatest", "internal/kaf
 // outsideOf lists the packages outside the standard library that a layer may
 // import directly, by prefix; a package that is not listed may import any.
 var outsideOf = map[string][]string{
-	"partitionstate": {"github.com/hashicorp/golang-lru/v2"},
-	"fence":          {},
+	"partitionstate":     {"github.com/hashicorp/golang-lru/v2"},
+	"fence":              {},
+	"internal/agreement": {},
 	"wire": {
 		"github.com/twmb/franz-go/pkg/kmsg",
 		"github.com/klauspost/compress",

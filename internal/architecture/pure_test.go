@@ -14,7 +14,7 @@ import (
 // purePackages decide and do nothing else: no I/O, no clock, no goroutine that
 // would need a lock, no chance. That is what lets tests drive them through any
 // order of events.
-var purePackages = []string{"partitionstate", "fence"}
+var purePackages = []string{"partitionstate", "fence", "internal/agreement"}
 
 var impureImports = []string{
 	"net", "os", "sync", "sync/atomic", "log", "log/slog", "context", "syscall",

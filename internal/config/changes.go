@@ -1,22 +1,22 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/offsetproxy/offsetproxy/internal/agreement"
 )
 
-// rulesHashBytes is how much of a hash is shown: enough to compare by eye, and
-// that no two sets of rules of one cluster share it by chance.
-const rulesHashBytes = 6
-
 // RulesHash stands for the rules and the default mode, in the order of the rules:
-// proxies that judge alike show the same one, in hexadecimal.
-func (e Effective) RulesHash() string {
+// proxies that judge alike show the same one, in hexadecimal. It is the hash of
+// agreement.RulesPart.
+func (e Effective) RulesHash() string { return string(agreement.HashOf(e.rulesText())) }
+
+// rulesText is the rules and the default mode in JSON.
+func (e Effective) rulesText() json.RawMessage {
 	text, err := json.Marshal(struct {
 		Rules   []EffectiveRule
 		Default string
@@ -24,8 +24,17 @@ func (e Effective) RulesHash() string {
 	if err != nil {
 		panic(fmt.Sprintf("config: rules cannot be written: %v", err)) // they are strings and numbers
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:rulesHashBytes])
+	return text
+}
+
+// Terms are what a proxy with these settings must have in common with others.
+func (s *Settings) Terms() agreement.Terms {
+	e, p := s.Effective(), &s.Proxy
+	return agreement.Terms{
+		Unsafe: p.Unsafe, FenceID: e.FenceID, Rules: e.rulesText(),
+		ViewMaxAge: p.ViewMaxAge, AnswerMax: p.AnswerMax, ClockSkew: p.ClockSkew,
+		Asserted: e.Assert, BrokerKind: e.BrokerKind,
+	}
 }
 
 // Differences names the settings, as in a file, in which other differs: all that

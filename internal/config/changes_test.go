@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/offsetproxy/offsetproxy/internal/agreement"
 )
 
 func effective(t *testing.T, text string) Effective {
@@ -94,5 +96,39 @@ func TestRulesHash(t *testing.T) {
 			t.Errorf("%q has the hash of %q", text, other)
 		}
 		seen[hash] = text
+	}
+}
+
+// TestTermsAreWhatIsInForce: each setting that belongs to the agreement is in the
+// part of its name, and nothing else is.
+func TestTermsAreWhatIsInForce(t *testing.T) {
+	terms := func(text string) agreement.Agreement {
+		t.Helper()
+		settings, err := Parse("test", []byte("bootstrap: k:1\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return agreement.Of(settings.Terms())
+	}
+	plain := terms("")
+	for text, want := range map[string]agreement.Name{
+		"rules: [{topics: a, mode: require}]":              agreement.RulesPart,
+		"default_mode: observe":                            agreement.RulesPart,
+		"fence_id: 7":                                      agreement.FenceIDPart,
+		"view_max_age: 61s":                                agreement.ViewMaxAgePart,
+		"answer_max: 61s":                                  agreement.AnswerMaxPart,
+		"clock_skew: 11s":                                  agreement.ClockSkewPart,
+		"brokers: {kind: kafka}":                           agreement.KindPart,
+		"brokers: {assert: {producer_id_expiration: 48h}}": agreement.LimitsPart,
+		"brokers: {probe_topic: other}\nadmission_wait: 1s\nlisten: 127.0.0.1:1\nlog: {level: debug}": "",
+	} {
+		got := agreement.Compare([]agreement.Shown{{Proxy: "plain", Agreement: plain}, {Proxy: "other", Agreement: terms(text)}})
+		if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || got[0].Part != want) {
+			t.Errorf("%s: got %+v, want a difference in %q", text, got, want)
+		}
+	}
+	rules, _ := plain.Find(agreement.RulesPart)
+	if got := effective(t, "bootstrap: k:1\n").RulesHash(); string(rules.Hash) != got {
+		t.Errorf("the hash of rules is %s here and %s there", got, rules.Hash)
 	}
 }
