@@ -45,7 +45,7 @@ build: ## bin/offsetproxy
 
 .PHONY: test
 test: ## all that CI runs
-	@$(call run_steps,check unit fuzz e2e e2e-newest e2e-oldest)
+	@$(call run_steps,check manifests unit fuzz e2e e2e-newest e2e-oldest)
 
 .PHONY: test-full
 test-full: ## test, then all Kafka versions and long runs
@@ -60,6 +60,10 @@ check: ## format, vet, staticcheck, architecture
 	$(GO) -C e2e/clients/go vet ./...
 	$(STATICCHECK) ./...
 	$(GO) test ./internal/architecture
+
+.PHONY: manifests
+manifests: ## deploy/k8s by Kubernetes' own validation
+	$(GO) -C deploy/k8s/check test -vet=off ./...
 
 .PHONY: unit
 unit: ## unit tests with the race detector; allocations, memory and the long model without
