@@ -60,6 +60,7 @@ type producerSettings struct {
 	Gapless         bool   `json:"gapless"`     // librdkafka's enable.gapless.guarantee
 	BatchBytes      int32  `json:"batch_bytes"` // 0: the library's default
 	TransactionalID string `json:"transactional_id"`
+	Retries         int    `json:"retries"` // sarama's, which has few; 0: the library's default
 }
 
 type clientHeader struct {

@@ -12,6 +12,11 @@ const idempotentRecords = 200
 // idempotentCuts are the requests of a producer that are cut, from 1.
 var idempotentCuts = map[int32]deed{4: loseAnswer, 10: cutWithin, 16: loseAnswer}
 
+// idempotentRetries are enough for all cuts. By default sarama retries three times,
+// which the cuts alone use up; it also counts those that send nothing: what finds that
+// another of its goroutines has only begun to connect fails as "not connected".
+const idempotentRetries = 20
+
 // repeatingClient shows without idempotence what the test would see if nobody
 // remembered idempotent clients' batches.
 const repeatingClient = "kafka-python"
@@ -39,7 +44,7 @@ func TestIdempotentClientsUnderEnforce(t *testing.T) {
 				if !setting.Idempotent && client.name != repeatingClient {
 					continue // it repeats what it does not know of
 				}
-				setting.BatchBytes = 1024
+				setting.BatchBytes, setting.Retries = 1024, idempotentRetries
 				w := &plainWriter{
 					process: process, setting: setting, line: clientOfLine{client.name, process.version, setting.name},
 					bootstrap: r.bootstrap, topic: topic, partition: partitionOf(i, j),

@@ -33,6 +33,7 @@ type command struct {
 	Acks            string `json:"acks"`
 	BatchBytes      int32  `json:"batch_bytes"`
 	TransactionalID string `json:"transactional_id"`
+	Retries         int    `json:"retries"`
 
 	Topic     string   `json:"topic"`
 	Partition int32    `json:"partition"`

@@ -16,6 +16,9 @@ func openSarama(c command) (producer, error) {
 	config.Producer.Return.Successes = true
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.RequiredAcks = map[string]sarama.RequiredAcks{"all": sarama.WaitForAll, "1": sarama.WaitForLocal, "0": sarama.NoResponse}[c.Acks]
+	if c.Retries > 0 {
+		config.Producer.Retry.Max = c.Retries
+	}
 	if c.BatchBytes > 0 {
 		config.Producer.Flush.MaxMessages = 1 // it has no bytes of a batch
 	}
