@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/offsetproxy/offsetproxy/internal/certtest"
+	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
+)
+
+// manifests is where the configurations of the manifests are.
+const manifests = "../deploy/k8s"
+
+// configMap is a directory as Kubernetes mounts a ConfigMap: its file is a symbolic link
+// through ..data, and a change replaces that one.
+type configMap struct {
+	dir      string
+	file     string
+	versions int
+}
+
+func newConfigMap(t *testing.T) *configMap {
+	dir := t.TempDir()
+	return &configMap{dir: dir, file: filepath.Join(dir, "offsetproxy.yaml")}
+}
+
+// write makes text the file's content, at once.
+func (m *configMap) write(t *testing.T, text string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.versions++
+	version := fmt.Sprintf("..version_%d", m.versions)
+	must(os.Mkdir(filepath.Join(m.dir, version), 0o755))
+	must(os.WriteFile(filepath.Join(m.dir, version, filepath.Base(m.file)), []byte(text), 0o644))
+	must(os.Symlink(version, filepath.Join(m.dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
+	if m.versions == 1 {
+		must(os.Symlink(filepath.Join("..data", filepath.Base(m.file)), m.file))
+	}
+}
+
+// manifestConfig is a configuration of the manifests, in which what is of a cluster of
+// Kubernetes is replaced by what is here: pairs of text, the first of which must be there.
+func manifestConfig(t *testing.T, file string, replaced ...string) string {
+	t.Helper()
+	text := readText(t, filepath.Join(manifests, file))
+	for i := 0; i < len(replaced); i += 2 {
+		if !strings.Contains(text, replaced[i]) {
+			t.Fatalf("%s does not hold %q", file, replaced[i])
+		}
+		text = strings.ReplaceAll(text, replaced[i], replaced[i+1])
+	}
+	return text
+}
+
+// mustRefuse appends one record with the program's own command, and one more that is too
+// late.
+func (p *proxyProcess) mustRefuse(t *testing.T, topic string) {
+	t.Helper()
+	for _, c := range []struct {
+		value string
+		want  ended
+	}{
+		{"first", ended{exitDone, "0\n", ""}},
+		{"second", ended{exitRefused, "", "refused: taken: expected=0 next=1\n"}},
+	} {
+		if got := runProgram(t, "append", "--bootstrap", p.bootstrap, "--topic", topic, "--expect", "0", c.value); got != c.want {
+			t.Errorf("append %s: got %+v, want %+v", c.value, got, c.want)
+		}
+	}
+	mustHold(t, topic, "first")
+}
+
+// mustBeHealthy asks what the probes of the manifests ask.
+func (p *proxyProcess) mustBeHealthy(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"/livez", "/readyz"} {
+		response, err := scraper.Get("http://" + p.admin() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: got %s", path, response.Status)
+		}
+	}
+}
+
+// TestManifestsSidecar starts the sidecar's configuration, and the example application
+// beside it as often as the manifest says.
+func TestManifestsSidecar(t *testing.T) {
+	needsProgram(t)
+	besideOthers(t)
+	const topic, ofExample = "manifests-sidecar", "manifests-example"
+	p, file := newProxyProcess(t), newConfigMap(t)
+	file.write(t, manifestConfig(t, "sidecar/offsetproxy.yaml",
+		"kafka.kafka.svc:9092", "["+strings.Join(brokers.addresses(), ", ")+"]",
+		"127.0.0.1:9092", p.bootstrap, "9093-9192", p.brokerPorts(), "0.0.0.0:9400", "127.0.0.1:0",
+		"topics: orders", "topics: manifests-*"))
+	p.start(t, program, "--config", file.file)
+	admin := adminAt(t, p.bootstrap)
+	createTopic(t, admin, topic, 1)
+	p.mustRefuse(t, topic)
+	p.mustBeHealthy(t)
+
+	if brokers.kafka == nil {
+		return // what a foreign client does is shown on real Kafka
+	}
+	installed(t, "clients/kcat/install")
+	createTopic(t, admin, ofExample, 1)
+	script := exampleScript(t)
+	for replica := range 2 {
+		app, output := exec.Command("/bin/sh", "-c", script), &processOutput{}
+		app.Env = append(os.Environ(), "KAFKA="+p.bootstrap, "TOPIC="+ofExample, "HOSTNAME="+strconv.Itoa(replica))
+		app.Stdout, app.Stderr = output, output
+		app.SysProcAttr = kafkacluster.DieWithParent()
+		if err := app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- app.Wait() }()
+		waitFor(t, "the example application appends", 30*time.Second, func() error {
+			if !output.contains("appended at ") {
+				return fmt.Errorf("it says %q", output.tail(5))
+			}
+			return nil
+		})
+		_ = app.Process.Signal(syscall.SIGTERM)
+		if err := <-done; err != nil {
+			t.Errorf("the example application ended with %v when it was told to end:\n%s", err, output.tail(10))
+		}
+	}
+	if got := readLog(t, ofExample, 0); len(got) < 2 {
+		t.Errorf("the log of the example applications holds %v", got)
+	}
+}
+
+// scriptOfExample is the argument of the example application's shell, indented.
+var scriptOfExample = regexp.MustCompile(`(?m)^          args:\n            - \|\n((?:              .*\n|\n)+)`)
+
+// exampleScript takes it out of the manifest.
+func exampleScript(t *testing.T) string {
+	t.Helper()
+	found := scriptOfExample.FindStringSubmatch(readText(t, filepath.Join(manifests, "example/application.yaml")))
+	if found == nil {
+		t.Fatal("the example application's script is not where it is looked for")
+	}
+	return found[1]
+}
+
+// TestManifestsGatewayByPorts starts the configuration, and changes its rules as a
+// ConfigMap is changed.
+func TestManifestsGatewayByPorts(t *testing.T) {
+	needsProgram(t)
+	besideOthers(t)
+	const topic = "manifests-ports"
+	p, file := newProxyProcess(t), newConfigMap(t)
+	text := manifestConfig(t, "gateway/ports/offsetproxy.yaml",
+		"kafka.kafka.svc:9092", "["+strings.Join(brokers.addresses(), ", ")+"]",
+		"offsetproxy.offsetproxy.svc.cluster.local", "localhost", "0.0.0.0:9092", p.bootstrap, "9093-9098", p.brokerPorts(),
+		"0.0.0.0:9400", "127.0.0.1:0", "drain_delay: 10s", "drain_delay: 0s", "topics: orders", "topics: "+topic)
+	file.write(t, text)
+	p.start(t, program, "--config", file.file)
+	for node, address := range p.brokerAddresses(t) {
+		if host, _, _ := net.SplitHostPort(address); host != "localhost" {
+			t.Errorf("clients are told %s for broker %d", address, node)
+		}
+	}
+	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
+	p.mustRefuse(t, topic)
+	p.mustBeHealthy(t)
+
+	// A rule that is switched off in the ConfigMap is off in the proxy that runs.
+	if !strings.Contains(text, "mode: require") {
+		t.Fatal("the configuration requires nothing")
+	}
+	file.write(t, strings.ReplaceAll(text, "mode: require", "mode: off"))
+	waitFor(t, "other rules are in force", 30*time.Second, func() error {
+		if !p.output.contains("configuration read again; other rules are in force") {
+			return errors.New(p.output.tail(3))
+		}
+		return nil
+	})
+	dialLeader(t, p, topic).mustTell(t, topic, encodeBatch(conditional(0, "second")), wonAt(1))
+	mustHold(t, topic, "first", "second")
+}
+
+// upstreamBlock is how the gateway by names logs in to brokers in TLS.
+var upstreamBlock = regexp.MustCompile(`(?m)^upstream:\n(?:  .*\n)+`)
+
+// TestManifestsGatewayByNames starts the configuration with certificates and users. The
+// brokers of the tests speak plainly, so what is about them in it is left out; that is
+// tried by TestSessionsAreRenewed and TestInTLS.
+func TestManifestsGatewayByNames(t *testing.T) {
+	needsProgram(t)
+	besideOthers(t)
+	const topic, domain, user, password = "manifests-names", "kafka.example.com", "orders-app", "only for tests"
+	port, err := kafkacluster.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := certtest.NewAuthority(t, "outside")
+	certificates := newSecret(t)
+	certificates.write(t, outside, outside, domain, "*."+domain)
+	users := t.TempDir()
+	made := exec.Command(program, "user", user)
+	made.Stdin = strings.NewReader(password + "\n")
+	entry, err := made.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(users, "users.yaml"), entry, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, file := newProxyProcess(t), newConfigMap(t)
+	text := manifestConfig(t, "gateway/sni/offsetproxy.yaml",
+		"kafka.kafka.svc:9093", "["+strings.Join(brokers.addresses(), ", ")+"]",
+		"0.0.0.0:9443", loopbackAt(port), "127.0.0.1:9092", p.bootstrap, "9093-9192", p.brokerPorts(), "0.0.0.0:9400", "127.0.0.1:0",
+		"/etc/offsetproxy-tls", certificates.dir, "/etc/offsetproxy-users", users,
+		"drain_delay: 10s", "drain_delay: 0s", "topics: orders", "topics: "+topic)
+	plain := upstreamBlock.ReplaceAllString(text, "")
+	if plain == text {
+		t.Fatal("nothing is about the brokers")
+	}
+	file.write(t, plain)
+	p.start(t, program, "--config", file.file)
+	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
+	p.mustRefuse(t, topic) // inside
+	p.mustBeHealthy(t)
+
+	client := newClient(t, kgo.SeedBrokers(domain+":443"), kgo.DisableIdempotentWrite(),
+		kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()),
+		// What DNS and the load balancer do.
+		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			host, told, err := net.SplitHostPort(address)
+			if err != nil || told != "443" {
+				return nil, fmt.Errorf("clients are told %s: %w", address, err)
+			}
+			return (&tls.Dialer{Config: &tls.Config{RootCAs: outside.Pool(), ServerName: host}}).DialContext(ctx, network, loopbackAt(port))
+		}))
+	if offset, err := franzAppend(t, client, topic, 1, "in TLS"); err != nil || offset != 1 {
+		t.Errorf("in TLS: got %d, %v", offset, err)
+	}
+	if _, err := franzAppend(t, client, topic, 1, "too late"); !errors.Is(err, kerr.OffsetOutOfRange) {
+		t.Errorf("too late: got %v, want OFFSET_OUT_OF_RANGE", err)
+	}
+	mustHold(t, topic, "first", "in TLS")
+	if p.output.contains(password) {
+		t.Error("the log holds the user's password")
+	}
+}
