@@ -18,6 +18,7 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
 	"github.com/offsetproxy/offsetproxy/internal/filewatch"
+	"github.com/offsetproxy/offsetproxy/internal/resources"
 	"github.com/offsetproxy/offsetproxy/internal/version"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -83,6 +84,9 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	logger.Info("starting", "version", version.Current().Number, "bootstrap", settings.Proxy.Bootstrap, "rules", len(settings.Proxy.Rules))
 	for _, note := range settings.Notes {
 		logger.Warn("note on the settings", "note", note)
+	}
+	for _, shortage := range resources.Shortages(resources.Read(), resources.Needed(&settings.Proxy, settings.UpstreamTLS != nil)) {
+		logger.Warn("the system gives less than the settings allow clients to use", "shortage", shortage)
 	}
 	if c.Unsafe {
 		settings.Proxy.Unsafe = true

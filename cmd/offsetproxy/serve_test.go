@@ -376,3 +376,12 @@ func TestServeCannotListen(t *testing.T) {
 		t.Errorf("got %+v, want code %d, the address and what to do", got, exitFailed)
 	}
 }
+
+func TestServeSaysWhatTheSystemGivesTooLittleOf(t *testing.T) {
+	const short = "the system gives less than the settings allow"
+	broker := newScriptedBroker(t, 0)
+	broker.release()
+	t.Setenv("GOMEMLIMIT", "100MiB")
+	p := startProcess(t, "serve", "--bootstrap", broker.server.Addr(), "--listen", "127.0.0.1:0", "--log-format", "json")
+	p.await(t, has(short, "100MiB (GOMEMLIMIT)", "Raise the limit"))
+}

@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 
 	"internal/config":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles", "internal/agreement"},
 	"internal/agreement":  {},
+	"internal/resources":  {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
 	"internal/tlsfiles":   {},
 	"internal/filewatch":  {},
 	"internal/localusers": {},
@@ -34,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":   {},
 	"internal/version":    {},
 	"cmd/offsetproxy": {
-		"internal/agreement", "internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
+		"internal/agreement", "internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/resources", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 

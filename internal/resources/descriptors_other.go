@@ -1,0 +1,6 @@
+//go:build !unix
+
+package resources
+
+// descriptors is not known here.
+func descriptors() uint64 { return 0 }
