@@ -50,7 +50,9 @@ func (a *allowance) next(now ps.Instant) ps.Instant {
 // records and the connection has used up its allowance. Then it waits, and its
 // connection with it, for no longer than a batch is held.
 func (x *exchange) admitOrPutOff(e *entry) {
-	if e.admitted = e.lane.admitWithin(x.clock(), &e.ticket, &x.c.oldReads); !e.admitted {
+	at := x.clock()
+	e.admittedAt = at.Instant
+	if e.admitted = e.lane.admitWithin(at, &e.ticket, &x.c.oldReads); !e.admitted {
 		x.c.p.metrics.limit(limitOldReads)
 		x.putOff = append(x.putOff, e)
 	}
@@ -67,7 +69,7 @@ func (x *exchange) admitPutOff() time.Duration {
 			return max(min(x.c.oldReads.next(now), e.ticket.HoldUntil).Sub(now), time.Millisecond)
 		}
 		x.putOff = x.putOff[1:]
-		e.admitted = true
+		e.admitted, e.admittedAt = true, at.Instant
 		e.lane.admit(at, &e.ticket)
 	}
 	return 0

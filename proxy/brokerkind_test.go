@@ -114,7 +114,7 @@ type kindRig struct {
 func inKindRig(t *testing.T, asserted BrokerKind, test func(*kindRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(noop.NewMeterProvider().Meter(""))
+		m, err := newMetrics(noop.NewMeterProvider().Meter(""), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

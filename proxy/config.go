@@ -208,8 +208,13 @@ type Config struct {
 
 	// Logger; default slog.Default().
 	Logger *slog.Logger
-	// Meter; default: metrics are not recorded.
+	// Meter; default: metrics are not recorded. It is read until its provider is shut
+	// down, also after Run has returned.
 	Meter metric.Meter
+	// MetricTopics is how many topics have series of their own in metrics, those that
+	// batches under a rule come for first; others are counted together. Default 0: none
+	// has.
+	MetricTopics int
 	// Dial opens upstream connections (the seam for TLS); default net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// ListenFunc opens listeners (the seam for TLS and tests); default net.Listen.

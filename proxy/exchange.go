@@ -42,6 +42,10 @@ type entry struct {
 	// clientBatch is the ticket's Producer, if its client is idempotent.
 	clientBatch fence.ClientBatch
 	admitted    bool
+	// admittedAt is when it came to its lane, or was to; see firstSent.
+	admittedAt ps.Instant
+	// firstSent: the fence has had it sent at least once. The lane's lock guards it.
+	firstSent bool
 	// unconditional: no record has a condition, so its sender knows of none.
 	unconditional bool
 	records       []byte // in the request's frame, until handling of it ends
@@ -242,9 +246,9 @@ func (x *exchange) takeReady() (ready []int, held bool) {
 }
 
 // decided is called by the fence, under the lane's lock.
-func (e *entry) decided(d *fence.Effect) {
+func (e *entry) decided(at ps.Now, d *fence.Effect) {
 	x := e.x
-	e.lane.f.observe(e, d.Verdict)
+	e.lane.f.observe(e, at, d.Verdict)
 	code, message := e.rule.tell(d.Verdict, e.ticket.Expected)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -284,6 +288,9 @@ func (e *entry) failLocked(code int16, message string) {
 func (x *exchange) doneLocked(e *entry) {
 	if e.state == entryDone {
 		panic("proxy: partition decided twice")
+	}
+	if e.lane != nil {
+		e.lane.f.metrics.inFlight.Add(-1)
 	}
 	x.moveLocked(e, entryDone)
 	x.open--

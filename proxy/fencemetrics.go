@@ -3,8 +3,10 @@ package proxy
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/offsetproxy/offsetproxy/fence"
 	"github.com/offsetproxy/offsetproxy/proxy/prober"
@@ -46,6 +48,14 @@ const (
 
 var observedNames = []string{outcomeWon, outcomeTaken, outcomeNotReached, outcomeBroker, outcomeRefused,
 	observedUnconditional, observedAtEnd, observedUnanswered, observedLost, observedUnready, observedUnnamed, observedUncounted}
+
+// Names of what decides that a batch is refused for its offset.
+const (
+	decidedByCache = "cache"
+	decidedByFence = "fence"
+)
+
+var deciderNames = []string{decidedByCache, decidedByFence}
 
 // Names of how the reading of a view ended.
 const (
@@ -89,6 +99,12 @@ var fenceInstruments = []instrument{
 		named("reason", func(m *metrics) counts { return m.retries })},
 	{"offsetproxy.appends.refusals", "{batch}", "Batches under a rule refused before the fence, by reason.", false,
 		named("reason", func(m *metrics) counts { return m.refusals })},
+	{"offsetproxy.appends.conflicts", "{batch}", "Batches refused because of their offset, by what decided it: cache, what the proxy knew or read, so that it was not sent; fence, the broker's sequence check.", false,
+		named("decided_by", func(m *metrics) counts { return m.conflicts })},
+	{"offsetproxy.appends.in_flight", "{batch}", "Batches under a rule that are held or upstream now.", true,
+		single(func(m *metrics) int64 { return m.inFlight.Load() })},
+	{"offsetproxy.topic.appends", "{batch}", "Batches under a rule by topic and what became of them, if metrics.per_topic is on; (other) are topics beyond metrics.max_topics.", false,
+		func(m *metrics, observe func(int64, metric.MeasurementOption)) { m.topics.read(observe) }},
 	{"offsetproxy.observed", "{batch}", "Batches under a rule that only observes, by what the fence would have said.", false,
 		named("outcome", func(m *metrics) counts { return m.observed })},
 	{"offsetproxy.observed.refusals", "{batch}", "Batches under a rule that only observes, which the fence would have refused, by reason.", false,
@@ -120,43 +136,61 @@ var fenceInstruments = []instrument{
 		named("alarm", func(m *metrics) counts { return m.alarms })},
 }
 
-func (m *metrics) outcome(v fence.Verdict) {
-	name := outcomeUnknown
+// outcomeOf names what became of a batch.
+func outcomeOf(v fence.Verdict) string {
 	switch v.Kind {
 	case fence.Won:
-		name = outcomeWon
 		if v.Replayed {
-			name = outcomeReplayed
+			return outcomeReplayed
 		}
+		return outcomeWon
 	case fence.Taken:
-		name = outcomeTaken
+		return outcomeTaken
 	case fence.NotReached:
-		name = outcomeNotReached
+		return outcomeNotReached
 	case fence.Violation:
-		name = outcomeViolation
+		return outcomeViolation
 	case fence.BrokerError:
-		name = outcomeBroker
 		if v.Code == kerr.OutOfOrderSequenceNumber.Code || v.Code == kerr.InvalidProducerEpoch.Code {
-			name = outcomeSequence
+			return outcomeSequence
 		}
+		return outcomeBroker
 	case fence.PredecessorRefused:
-		name = outcomePredecessor
+		return outcomePredecessor
 	case fence.Retry:
-		name = outcomeRetry
+		return outcomeRetry
+	case fence.Failed:
+		return outcomeFailed
+	}
+	return outcomeUnknown
+}
+
+// outcome counts a verdict on a batch of a topic.
+func (m *metrics) outcome(name string, v fence.Verdict, topic counts) {
+	if v.Kind == fence.Retry {
 		m.retries[v.Reason.String()].Add(1)
 		if v.Reason == fence.TooManyUnknown {
 			m.limit(limitUnknown)
 		}
-	case fence.Failed:
-		name = outcomeFailed
 	}
 	m.outcomes[name].Add(1)
+	m.inTopic(topic, name)
 }
 
-// refused counts a partition that never reached the fence; denied: its client may
-// not write to the topic.
-func (m *metrics) refused(code int16, denied bool) {
+// conflict counts a batch that was refused for its offset; sent: after it was.
+func (m *metrics) conflict(sent bool) {
+	if sent {
+		m.conflicts[decidedByFence].Add(1)
+	} else {
+		m.conflicts[decidedByCache].Add(1)
+	}
+}
+
+// refused counts a partition of a topic that never reached the fence; denied: its
+// client may not write to it.
+func (m *metrics) refused(topic string, code int16, denied bool) {
 	m.outcomes[outcomeRefused].Add(1)
+	m.inTopic(m.topics.peek(topic), outcomeRefused)
 	name := refusalName(code)
 	if denied && code == kerr.TopicAuthorizationFailed.Code {
 		name = refusalMayNotWrite
@@ -191,16 +225,17 @@ func refusalName(code int16) string {
 	return refusalOther
 }
 
-func (m *metrics) viewRead(err error) {
+func (m *metrics) viewRead(took time.Duration, err error) {
 	var refused *prober.BrokerError
+	result := readingUnreachable
 	switch {
 	case err == nil:
-		m.readings[readingOK].Add(1)
+		result = readingOK
 	case errors.As(err, &refused):
-		m.readings[readingRefused].Add(1)
-	default:
-		m.readings[readingUnreachable].Add(1)
+		result = readingRefused
 	}
+	m.readings[result].Add(1)
+	m.viewTimes[result].add(took)
 }
 
 // viewEvicted counts the state of an idle partition that was forgotten, with so

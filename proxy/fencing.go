@@ -212,6 +212,7 @@ func (f *fencing) lane(key ps.Key) *lane {
 			f: f, key: key, topic: prober.Topic{Name: key.Topic, ID: key.ID},
 			part: fence.New(f.core.Load(), f.idle.Take(key)),
 		}
+		l.counts = f.metrics.topics.of(key.Topic)
 		l.producers = l.part.State().Producers()
 		if f.lanes[key] = l; len(f.lanes) == 1 {
 			f.stir()

@@ -36,6 +36,8 @@ type lane struct {
 	producers int
 	// pauses is how many of the partition's pauses are counted.
 	pauses int
+	// counts are those of the topic; nil: it has none of its own.
+	counts counts
 }
 
 // step feeds an event to the partition, which came at an instant that the caller has
@@ -117,6 +119,10 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 		case fence.Send:
 			to := e.Ticket.Owner.(*entry)
 			sendable, claimed := to.ready(e)
+			if sendable && !to.firstSent {
+				to.firstSent = true
+				l.f.metrics.holds[heldUntilSent].add(at.Instant.Sub(to.admittedAt))
+			}
 			if !sendable {
 				unsendable = append(unsendable, e.Ticket)
 			}
@@ -124,12 +130,12 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 				made.add(to.x)
 			}
 		case fence.Decide:
-			e.Ticket.Owner.(*entry).decided(e)
+			e.Ticket.Owner.(*entry).decided(at, e)
 		case fence.ReadView:
 			node := e.Node
 			l.f.readings.start(l.askedLocked(node), reading{
 				read: func(ctx context.Context) error { return l.readView(ctx, node) },
-				fail: func(err error) { l.viewFailed(node, err) },
+				fail: func(err error) { l.viewFailed(node, at.Instant, err) },
 			})
 		case fence.ReadRecords:
 			id, from, upTo := e.Read, e.From, e.UpTo

@@ -35,7 +35,7 @@ func newTouched(t *testing.T, cfg Config) *touched {
 	if err := cfg.validate(); err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMetrics(noop.NewMeterProvider().Meter(""))
+	m, err := newMetrics(noop.NewMeterProvider().Meter(""), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,8 @@ const (
 	limitBuffered = "max_buffered_bytes"
 	limitArrival  = "arrival_timeout"
 	limitWrite    = "write_timeout"
+
+	limitMetricTopics = "metrics.max_topics"
 )
 
 // What memory for frames is used for, as metrics name it.
@@ -45,7 +47,7 @@ const (
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
-		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite}
+		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite, limitMetricTopics}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
 		reasonProduce, reasonMetadata, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom, reasonLogin}
 )
@@ -88,9 +90,17 @@ type metrics struct {
 	pauses           atomic.Int64
 	unserved         atomic.Int64
 	weak             atomic.Int64
+	conflicts        counts
+	inFlight         atomic.Int64 // batches admitted and not decided, now
+	topics           *topicCounts
+	durations        map[string]*timing // by timedOutcomes
+	admissions       map[string]*timing // one, by ""
+	holds            map[string]*timing
+	viewTimes        map[string]*timing // by readingNames
 	rules            atomic.Pointer[currentRules]
 
-	registration metric.Registration
+	// proxy tells what is only looked at when somebody asks; nil: not yet.
+	proxy atomic.Pointer[Proxy]
 }
 
 // counts is a fixed set of named counters, made once and then only read.
@@ -183,17 +193,22 @@ func byKey(table func(*metrics) *[unknownKey + 1]atomic.Int64) func(*metrics, fu
 	}
 }
 
-// newMetrics registers the table with a meter.
-func newMetrics(meter metric.Meter) (*metrics, error) {
+// newMetrics registers the table with a meter, which may go on reading when the proxy
+// has ended: its last numbers are sent after that. So many topics have series of their
+// own.
+func newMetrics(meter metric.Meter, metricTopics int) (*metrics, error) {
 	m := &metrics{
 		buffered: newCounts([]string{bufferedRequests, bufferedAnswers}),
 		limits:   newCounts(limitNames), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
 		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
-		kinds:    newCounts(kindNames),
+		kinds:     newCounts(kindNames),
+		conflicts: newCounts(deciderNames), topics: newTopicCounts(metricTopics),
+		durations: newTimings(timedOutcomes...), admissions: newTimings(""),
+		holds: newTimings(heldUntilSent, heldUntilDecided), viewTimes: newTimings(readingNames...),
 		observed: newCounts(observedNames), observedRefusals: newCounts(refusalNames),
 	}
-	table := slices.Concat(instruments, fenceInstruments)
+	table := slices.Concat(instruments, fenceInstruments, stateInstruments)
 	observables := make([]metric.Int64Observable, len(table))
 	all := make([]metric.Observable, len(table))
 	for i, row := range table {
@@ -209,7 +224,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		all[i] = observables[i]
 	}
 	var err error
-	m.registration, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for i, row := range table {
 			row.read(m, func(value int64, attributes metric.MeasurementOption) {
 				o.ObserveInt64(observables[i], value, attributes)

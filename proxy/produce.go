@@ -164,10 +164,12 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 				e.lane.users.Add(-1)
 				e.lane = nil
 				code, message = kerr.InvalidRequest.Code, "the partition is named twice in one request"
+			} else {
+				f.metrics.inFlight.Add(1)
 			}
 		}
 		if code != 0 {
-			f.metrics.refused(code, x.c.rights.denied[string(p.Topic)])
+			f.metrics.refused(x.c.rights.nameOf(p.Topic), code, x.c.rights.denied[string(p.Topic)])
 			if logged++; logged <= loggedRefusals {
 				f.logRefusal(x.c, p, code, message)
 			}

@@ -47,7 +47,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Meter)
+	m, err := newMetrics(cfg.Meter, cfg.MetricTopics)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,7 @@ func New(cfg Config) (*Proxy, error) {
 	if p.fencing, err = newFencing(&p.cfg, p.rules, p, m); err != nil {
 		return nil, err
 	}
+	m.proxy.Store(p)
 	return p, nil
 }
 
@@ -83,7 +84,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if again {
 		return errors.New("proxy: Run was called before")
 	}
-	defer func() { _ = p.metrics.registration.Unregister() }()
 	defer p.pipes.close()
 
 	bootstrap, err := p.openEntrances()

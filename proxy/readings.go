@@ -15,7 +15,8 @@ import (
 
 // readView reads the partition's view and feeds it to the fence.
 func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
-	begun := instant()
+	started := instant()
+	begun := started
 	at := int32(node)
 	var v prober.View
 	var err error
@@ -36,11 +37,11 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 		}
 	}
 	if err != nil {
-		l.viewFailed(node, err)
+		l.viewFailed(node, started, err)
 		return err
 	}
 	l.askLeader.Store(false)
-	l.f.metrics.viewRead(nil)
+	l.f.metrics.viewRead(instant().Sub(started), nil)
 	view := ps.View{
 		Leader: ps.NodeID(at), LeaderEpoch: ps.LeaderEpoch(v.LeaderEpoch),
 		Next: ps.Offset(v.LogEnd), HighWatermark: ps.Offset(v.HighWatermark),
@@ -54,10 +55,10 @@ func (l *lane) readView(ctx context.Context, node ps.NodeID) error {
 	return nil
 }
 
-// viewFailed tells the fence that a view could not be read.
-func (l *lane) viewFailed(node ps.NodeID, err error) {
+// viewFailed tells the fence that a view could not be read, which began then.
+func (l *lane) viewFailed(node ps.NodeID, started ps.Instant, err error) {
 	l.askLeader.Store(true)
-	l.f.metrics.viewRead(err)
+	l.f.metrics.viewRead(instant().Sub(started), err)
 	code, final := l.f.readingFailed(l.key, err)
 	l.step(now(), func(p *fence.Partition, at ps.Now) []fence.Effect { return p.ViewFailed(at, node, code, final) })
 }

@@ -145,6 +145,7 @@ func (c *Config) defaultNumbers() error {
 		{"MaxControlBytes", &c.MaxControlBytes, 64 * mebibyte},
 		{"MaxPendingRequests", &c.MaxPendingRequests, 1024},
 		{"MaxConnections", &c.MaxConnections, 10_000},
+		{"MetricTopics", &c.MetricTopics, 0},
 		{"MaxConnectionsPerAddress", &c.MaxConnectionsPerAddress, 0},
 		{"MaxBufferedBytes", &c.MaxBufferedBytes, 1024 * mebibyte},
 		{"MaxRewrittenBytes", &c.MaxRewrittenBytes, 64 * mebibyte},

@@ -84,11 +84,11 @@ func renamed(usual, name string) string {
 
 // observe counts a verdict, and logs it: refusals for who looks closely,
 // violations for who must act.
-func (f *fencing) observe(e *entry, v fence.Verdict) {
+func (f *fencing) observe(e *entry, at ps.Now, v fence.Verdict) {
 	if v.Kind == fence.Violation && v.Replayed {
 		return // it was counted and logged when it happened
 	}
-	f.metrics.outcome(v)
+	f.count(e, at, v)
 	key := e.lane.key
 	if v.Kind == fence.Violation {
 		f.logger.Error("batch was appended at another offset than promised: check that only proxies with the same rules and fence id write this topic",
@@ -98,6 +98,20 @@ func (f *fencing) observe(e *entry, v fence.Verdict) {
 	if v.Kind != fence.Won && f.logger.Enabled(f.readings.ctx, debugLevel) {
 		f.logger.Debug("batch not appended",
 			"topic", key.Topic, "partition", key.Partition, "expected", int64(e.ticket.Expected), "verdict", v.String())
+	}
+}
+
+// count has metrics tell of a verdict, and of the times that it took.
+func (f *fencing) count(e *entry, at ps.Now, v fence.Verdict) {
+	name, m := outcomeOf(v), f.metrics
+	m.outcome(name, v, e.lane.counts)
+	m.timed(name, at.Instant.Sub(e.x.arrived))
+	m.admissions[""].add(e.admittedAt.Sub(e.x.arrived))
+	if !e.firstSent {
+		m.holds[heldUntilDecided].add(at.Instant.Sub(e.admittedAt))
+	}
+	if v.Kind == fence.Taken || v.Kind == fence.NotReached || v.Kind == fence.PredecessorRefused {
+		m.conflict(e.firstSent)
 	}
 }
 

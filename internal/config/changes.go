@@ -58,6 +58,7 @@ func (e Effective) settings() map[string]any {
 		"brokers.kind": e.BrokerKind, "brokers.probe_topic": e.ProbeTopic,
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "answer_max": e.AnswerMax, "clock_skew": e.ClockSkew,
 		"log.level": e.LogLevel, "log.format": e.LogFormat, "metrics.listen": e.MetricsListen, "metrics.pprof": e.Pprof,
+		"metrics.per_topic": e.MetricTopics > 0, "metrics.max_topics": e.MetricTopics,
 	}
 	if len(e.Listeners) > 0 {
 		s["listeners"] = e.Listeners

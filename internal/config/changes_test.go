@@ -32,6 +32,7 @@ func TestDifferencesAreNamedAsInTheFile(t *testing.T) {
 		{least + "brokers: {kind: kafka, assert: {producer_id_expiration: 2h}}\n", []string{"brokers.assert.producer_id_expiration", "brokers.kind"}},
 		{least + "upstream: {sasl: {mechanism: PLAIN, user: u, password_env: E}}\n", []string{"upstream.sasl"}},
 		{least + "log: {level: debug, format: json}\nmetrics: {listen: 127.0.0.1:1}\n", []string{"log.format", "log.level", "metrics.listen"}},
+		{least + "metrics: {per_topic: true}\n", []string{"metrics.max_topics", "metrics.per_topic"}},
 		{least + "metrics: {listen: 127.0.0.1:1, pprof: true}\n", []string{"metrics.listen", "metrics.pprof"}},
 	} {
 		after := effective(t, c.text)
@@ -59,6 +60,8 @@ func TestNoSettingIsForgottenInDifferences(t *testing.T) {
 			value.SetString("another")
 		case reflect.Bool:
 			value.SetBool(!value.Bool())
+		case reflect.Int:
+			value.SetInt(value.Int() + 1)
 		case reflect.Slice:
 			value.Set(reflect.MakeSlice(field.Type, 7, 7))
 		case reflect.Map:

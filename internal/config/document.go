@@ -154,6 +154,10 @@ type Metrics struct {
 	Listen Value `yaml:"listen"`
 	// Pprof is Settings.Pprof: true or false.
 	Pprof Value `yaml:"pprof"`
+	// PerTopic has proxy.Config.MetricTopics be MaxTopics, else 0: true or false.
+	PerTopic Value `yaml:"per_topic"`
+	// MaxTopics is how many topics have series of their own then, a number.
+	MaxTopics Value `yaml:"max_topics"`
 }
 
 // Value is a leaf of a Document: its text and, when it came from a file, where

@@ -63,6 +63,8 @@ type Effective struct {
 	MetricsListen string `json:"metrics_listen,omitempty"`
 	// Pprof reports whether they serve profiles.
 	Pprof bool `json:"pprof,omitempty"`
+	// MetricTopics is metrics.max_topics with metrics.per_topic, else 0.
+	MetricTopics int `json:"metric_topics,omitempty"`
 	// Notes say what is allowed but may not be meant.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -111,6 +113,7 @@ func (s *Settings) Effective() Effective {
 		LogFormat:      s.LogFormat,
 		MetricsListen:  s.MetricsListen,
 		Pprof:          s.Pprof,
+		MetricTopics:   p.MetricTopics,
 		Notes:          s.Notes,
 		Limits: map[string]string{
 			"max_frame":                   size(p.MaxFrameBytes),
@@ -259,6 +262,9 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		line("admin", "http://%s/metrics, /livez, /readyz%s", e.MetricsListen, profiles)
 	} else {
 		line("admin", "no metrics endpoint")
+	}
+	if e.MetricTopics > 0 {
+		line("metrics by topic", "for %d topics, all others together", e.MetricTopics)
 	}
 	for _, n := range e.Notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", n)

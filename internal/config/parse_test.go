@@ -58,6 +58,9 @@ func TestParse(t *testing.T) {
 		{"profiles beside the metrics", "bootstrap: k:9092\nmetrics: {listen: ':1', pprof: true}", with(func(s *Settings) {
 			s.MetricsListen, s.Pprof = ":1", true
 		})},
+		{"metrics by topic", "bootstrap: k:9092\nmetrics: {per_topic: true}", with(func(s *Settings) { s.Proxy.MetricTopics = 100 })},
+		{"metrics by few topics", "bootstrap: k:9092\nmetrics: {per_topic: true, max_topics: 7}", with(func(s *Settings) { s.Proxy.MetricTopics = 7 })},
+		{"metrics not by topic", "bootstrap: k:9092\nmetrics: {per_topic: false, max_topics: 7}", with(func(*Settings) {})},
 		{"several brokers in one text", "bootstrap: k:9092, l:9092", with(func(s *Settings) {
 			s.Proxy.Bootstrap = []string{"k:9092", "l:9092"}
 		})},
@@ -160,7 +163,8 @@ limits: {max_frame: 1313, max_decompressed: 1414, max_produce_partitions: 15, ma
   producer_keep: 35s, max_producers: 36, idle_producers: 37,
   max_topics: 33, max_unknown: 26, max_add_partitions: 2727, max_readings: 28, old_reads_per_second: 41, max_read_back: 2929, max_control_answer: 30MiB, control_timeout: 31s,
   max_connections_per_address: 42, max_buffered: 43MiB, arrival_timeout: 44s, write_timeout: 45s, longest_hold: 46s, lookup_timeout: 47s,
-  reading_timeout: 48s, drain_delay: 49s}`))
+  reading_timeout: 48s, drain_delay: 49s}
+metrics: {per_topic: true, max_topics: 50}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,6 +319,8 @@ func TestParseRefuses(t *testing.T) {
 		{"metrics on the client port", k + "metrics: {listen: ':9092'}", []place{{"metrics.listen", 2, 19}}},
 		{"profiles and no metrics", k + "metrics: {pprof: true}", []place{{"metrics.pprof", 2, 18}}},
 		{"profiles neither on nor off", k + "metrics: {listen: ':1', pprof: yes}", []place{{"metrics.pprof", 2, 32}}},
+		{"metrics of no topics", k + "metrics: {per_topic: true, max_topics: 0}", []place{{"metrics.max_topics", 2, 40}}},
+		{"metrics by topic or not", k + "metrics: {per_topic: maybe}", []place{{"metrics.per_topic", 2, 22}}},
 		{"metrics on a broker port", k + "broker_ports: 9093-9099\nmetrics: {listen: ':9095'}", []place{{"metrics.listen", 3, 19}}},
 		{"expiry too short for the views", k + "brokers: {assert: {producer_id_expiration: 2m}}", []place{{"brokers.assert.producer_id_expiration", 2, 44}}},
 		{"login without a mechanism", k + "upstream: {sasl: {user: u, password_env: P}}", []place{{"upstream.sasl.mechanism", 2, 25}}},
