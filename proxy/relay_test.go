@@ -229,9 +229,19 @@ func TestApiVersionsAreNarrowed(t *testing.T) {
 }
 
 func TestApiVersionsTooNewIsAnsweredInVersion0(t *testing.T) {
-	for name, version := range map[string]int16{"by the proxy": 99, "relayed from the broker": 5} {
+	for name, tc := range map[string]struct {
+		version int16
+		login   bool // the client is to log in at the proxy
+	}{
+		"by the proxy": {99, false}, "relayed from the broker": {5, false},
+		"by the proxy, to who logs in": {99, true}, "relayed, to who logs in": {5, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			p := scripted(t, proxy.Config{}, func(c *kafkatest.Conn, r kafkatest.Request) bool {
+			cfg := proxy.Config{}
+			if tc.login {
+				cfg = gateway(localLogin(t, 0))
+			}
+			p := scripted(t, cfg, func(c *kafkatest.Conn, r kafkatest.Request) bool {
 				answer := kmsg.NewPtrApiVersionsResponse()
 				answer.ErrorCode = kerr.UnsupportedVersion.Code
 				k := kmsg.NewApiVersionsResponseApiKey()
@@ -240,8 +250,12 @@ func TestApiVersionsTooNewIsAnsweredInVersion0(t *testing.T) {
 				_, _ = c.Write(kafkatest.AnswerFrame(r, answer.AppendTo(nil)))
 				return true
 			})
-			c := kafkatest.Dial(t, p.Addr())
-			c.Send(1, versioned(kmsg.NewPtrApiVersionsRequest(), version))
+			address := p.Addr()
+			if tc.login {
+				address = p.gate()
+			}
+			c := kafkatest.Dial(t, address)
+			c.Send(1, versioned(kmsg.NewPtrApiVersionsRequest(), tc.version))
 			answer := kmsg.NewPtrApiVersionsResponse() // version 0
 			c.Expect(1, answer)
 			if got, want := answer.ErrorCode, kerr.UnsupportedVersion.Code; got != want {

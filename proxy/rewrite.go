@@ -60,7 +60,9 @@ func mayBearEndpoints(body []byte, version int16) bool {
 func (p *Proxy) rewriteBody(e *entrance, key, version int16, body []byte) (kmsg.Response, error) {
 	if kmsg.Key(key) == kmsg.ApiVersions {
 		answer, err := narrowAnswer(&e.Access, version, body)
-		if err == nil && e.Login != nil {
+		// An error's only key tells which version to ask for; clients take more than
+		// that for all that the broker has (KIP-511).
+		if err == nil && e.Login != nil && answer.ErrorCode == 0 {
 			answer.ApiKeys = withLogin(answer.ApiKeys)
 		}
 		return answer, err
