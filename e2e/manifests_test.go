@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -108,6 +110,32 @@ func (p *proxyProcess) mustBeHealthy(t *testing.T) {
 	}
 }
 
+// metricName is one that a guide names.
+var metricName = regexp.MustCompile(`offsetproxy_[a-z_]+`)
+
+// mustHaveMetrics looks for those that a guide names.
+func (p *proxyProcess) mustHaveMetrics(t *testing.T, guide string) {
+	t.Helper()
+	response, err := scraper.Get("http://" + p.admin() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := metricName.FindAllString(readText(t, guide), -1)
+	if len(names) < 3 {
+		t.Errorf("%s names only %q", guide, names)
+	}
+	for _, name := range names {
+		if !bytes.Contains(text, []byte("# TYPE "+name+" ")) {
+			t.Errorf("%s names %s, which the proxy does not have", guide, name)
+		}
+	}
+}
+
 // TestManifestsSidecar starts the sidecar's configuration, and the example application
 // beside it as often as the manifest says.
 func TestManifestsSidecar(t *testing.T) {
@@ -124,6 +152,7 @@ func TestManifestsSidecar(t *testing.T) {
 	createTopic(t, admin, topic, 1)
 	p.mustRefuse(t, topic)
 	p.mustBeHealthy(t)
+	p.mustHaveMetrics(t, "../docs/sidecar.md")
 
 	if brokers.kafka == nil {
 		return // what a foreign client does is shown on real Kafka
@@ -267,6 +296,7 @@ func TestManifestsGatewayByNames(t *testing.T) {
 		t.Errorf("too late: got %v, want OFFSET_OUT_OF_RANGE", err)
 	}
 	mustHold(t, topic, "first", "in TLS")
+	p.mustHaveMetrics(t, "../docs/gateway.md")
 	if p.output.contains(password) {
 		t.Error("the log holds the user's password")
 	}

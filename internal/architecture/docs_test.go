@@ -58,7 +58,7 @@ var (
 )
 
 // documents are what people read first.
-var documents = []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/semantics.md", "docs/performance.md", "docs/security.md", "docs/clients.md"}
+var documents = []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/semantics.md", "docs/performance.md", "docs/security.md", "docs/clients.md", "docs/sidecar.md", "docs/gateway.md"}
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	for _, document := range documents {

@@ -48,6 +48,9 @@ var mayImport = map[string][]string{
 	// For readers: only what a user of Kafka has.
 	"examples/go": {},
 
+	// Tests of the image and of the manifests.
+	"deploy": {},
+
 	// Black box: the built program is all they know of the product.
 	"e2e":   {"internal/kafkacluster"},
 	"bench": {"internal/kafkacluster", "internal/appender"},
@@ -55,6 +58,7 @@ var mayImport = map[string][]string{
 
 // testMayImport adds what the tests of a package may import besides.
 var testMayImport = map[string][]string{
+	"deploy":                {"internal/config"},
 	"proxy":                 {"internal/certtest", "internal/kafkatest", "internal/embedded", "internal/appender", "internal/localusers", "internal/race"},
 	"proxy/prober":          {"internal/kafkatest", "internal/embedded"},
 	"cmd/offsetproxy":       {"internal/certtest", "internal/kafkatest"},
