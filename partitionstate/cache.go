@@ -73,5 +73,8 @@ func (c *Cache) Put(now Instant, k Key, s *State) {
 	}
 }
 
+// Len is the number of states in it.
+func (c *Cache) Len() int { return c.idle.Len() }
+
 // Producers is the number of virtual producer states in it.
 func (c *Cache) Producers() int { return c.producers }

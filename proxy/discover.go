@@ -217,6 +217,7 @@ func (p *Proxy) dialFor(ctx context.Context, target int32) (reached, error) {
 		} else {
 			r.conn, err = p.dial(ctx, b.upstream)
 		}
+		p.reached.tried(ctx, b.node, err)
 		if err == nil {
 			// A dial may outlast a restart of the broker, so this is after it.
 			r.openedAt = instant()
@@ -255,5 +256,7 @@ func (p *Proxy) dialNode(ctx context.Context, node int32) (net.Conn, error) {
 		p.refresh()
 		return nil, fmt.Errorf("%w: node %d is not known", errNoBroker, node)
 	}
-	return p.dialOwn(ctx, b.upstream)
+	conn, err := p.dialOwn(ctx, b.upstream)
+	p.reached.tried(ctx, node, err)
+	return conn, err
 }

@@ -18,6 +18,8 @@ type entrance struct {
 	host     string // of Listen
 	// bound is the address that clients bootstrap from; nil before Run listens.
 	bound atomic.Pointer[net.Addr]
+	// clients is how many of its clients are connected.
+	clients atomic.Int64
 }
 
 func newEntrances(cfg *Config) []*entrance {

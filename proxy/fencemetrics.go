@@ -121,6 +121,10 @@ var fenceInstruments = []instrument{
 		single(func(m *metrics) int64 { return m.evicted.Load() })},
 	{"offsetproxy.pauses", "{pause}", "Times that a partition was left to other proxies for a moment.", false,
 		single(func(m *metrics) int64 { return m.pauses.Load() })},
+	{"offsetproxy.appends.attempts", "{transmission}", "Transmissions of batches under a rule to brokers; more than one an append where writers race.", false,
+		single(func(m *metrics) int64 { return m.attempts.Load() })},
+	{"offsetproxy.appends.lost_races", "{transmission}", "Those of them that the broker refused because somebody else was faster.", false,
+		single(func(m *metrics) int64 { return m.lostRaces.Load() })},
 	{"offsetproxy.rules.settling", "{change}", "1 while requests that were judged by earlier rules are not answered, so that topics which have changed sides wait for them; else 0.", true,
 		single(func(m *metrics) int64 {
 			if rules := m.rules.Load(); rules == nil || rules.inForce().settled() {

@@ -81,6 +81,9 @@ type fencing struct {
 	lanes  map[ps.Key]*lane
 	idle   *ps.Cache
 	limits map[int32]BrokerLimits // by node id
+	// rested are those of idle that are shown.
+	rested *restingBook
+	events fenceEvents
 }
 
 func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *metrics) (*fencing, error) {
@@ -96,6 +99,7 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		lanes:         map[ps.Key]*lane{},
 		stirred:       make(chan struct{}, 1),
 		limits:        map[int32]BrokerLimits{},
+		rested:        newRestingBook(),
 	}
 	f.readings = newReadingQueues(cfg.MaxReadings, cfg.ReadingTimeout, func() { metrics.limit(limitReadings) })
 	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
@@ -234,6 +238,7 @@ func (f *fencing) sweep() {
 	for key, l := range f.lanes {
 		if l.users.Load() == 0 && l.putAway() {
 			delete(f.lanes, key)
+			f.rested.Add(key, restingOf(l.part.State()))
 			f.idle.Put(instant(), key, l.part.State())
 			l.countProducersLocked() // nobody has it any more
 		}
@@ -264,6 +269,7 @@ func (f *fencing) learnLimits(node int32, l BrokerLimits) {
 // alarm tells the operator that a condition of the fence does not hold.
 func (f *fencing) alarm(key ps.Key, e *fence.Effect) {
 	f.metrics.alarm(e.Alarm)
+	f.events.alarm(key, e.Alarm, e.Offset)
 	f.logger.Error("a condition of the fence does not hold: check that only proxies with the same rules and fence id write this topic",
 		"alarm", e.Alarm.String(), "topic", key.Topic, "partition", key.Partition, "offset", int64(e.Offset))
 }

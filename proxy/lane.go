@@ -34,8 +34,12 @@ type lane struct {
 	closed bool
 	// producers is how many of the partition's virtual producer states are counted.
 	producers int
-	// pauses is how many of the partition's pauses are counted.
-	pauses int
+	// pauses is how many of the partition's pauses are counted, and attempts and
+	// lostRaces how many of those.
+	pauses              int
+	attempts, lostRaces uint64
+	// shown is how much had happened when it was looked at last, for a Status.
+	shown uint64
 	// counts are those of the topic; nil: it has none of its own.
 	counts counts
 }
@@ -79,7 +83,21 @@ func (l *lane) stepFor(made *claims, at ps.Now, event func(*fence.Partition, ps.
 		l.f.metrics.pauses.Add(int64(n - l.pauses))
 		l.pauses = n
 	}
+	l.countContentionLocked()
 	l.scheduleLocked(at.Instant)
+}
+
+// countContentionLocked counts what came of the partition's races in the metrics.
+func (l *lane) countContentionLocked() {
+	c := l.part.Counts()
+	if c.Attempts != l.attempts {
+		l.f.metrics.attempts.Add(int64(c.Attempts - l.attempts))
+		l.attempts = c.Attempts
+	}
+	if c.LostRaces != l.lostRaces {
+		l.f.metrics.lostRaces.Add(int64(c.LostRaces - l.lostRaces))
+		l.lostRaces = c.LostRaces
+	}
 }
 
 func (l *lane) admit(at ps.Now, t *fence.Ticket) {

@@ -97,9 +97,11 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 		delete(p.conns, c)
 		p.mu.Unlock()
 		p.metrics.open.Add(-1)
+		e.clients.Add(-1)
 	})
 	p.mu.Unlock()
 	p.metrics.open.Add(1)
+	e.clients.Add(1)
 }
 
 // tooManyOf says that an address has as many connections as it may.

@@ -88,6 +88,8 @@ type metrics struct {
 	producers        atomic.Int64 // virtual producer states, now
 	producersEvicted atomic.Int64
 	pauses           atomic.Int64
+	attempts         atomic.Int64
+	lostRaces        atomic.Int64
 	unserved         atomic.Int64
 	weak             atomic.Int64
 	conflicts        counts

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
 // Proxy relays between Kafka clients and one cluster. Its methods may be
@@ -28,6 +30,9 @@ type Proxy struct {
 	hitsLogged counts       // when each limit was last logged, Unix ns
 	memory     *budgets
 	addresses  *addressCounts
+	reached    reachBook
+	status     statusTaker
+	since      ps.Instant // of New
 
 	accepting atomic.Int64 // accept loops that run
 	reach     atomic.Pointer[lookout]
@@ -61,6 +66,7 @@ func New(cfg Config) (*Proxy, error) {
 		hitsLogged: newCounts(limitNames),
 		addresses:  newAddressCounts(cfg.MaxConnectionsPerAddress),
 		memory:     newBudgets(cfg.MaxBufferedBytes, m),
+		since:      instant(),
 	}
 	p.topology = newTopology(&p.cfg, newEntrances(&p.cfg))
 	p.rules = newCurrentRules(&p.cfg, m)

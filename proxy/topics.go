@@ -74,6 +74,8 @@ type topicBook struct {
 	mu     sync.Mutex
 	topics *simplelru.LRU[string, *topicEntry]
 	names  *simplelru.LRU[[16]byte, string]
+	// problems are some of those that are not served or weak, to be shown.
+	problems map[string]TopicStatus
 }
 
 type topicEntry struct {
@@ -89,9 +91,10 @@ type topicEntry struct {
 }
 
 func newTopicBook(load topicLoader, size int, start func(readingKey, reading), unserved *atomic.Int64, full func()) *topicBook {
-	b := &topicBook{load: load, start: start, now: instant, unserved: unserved, weak: new(atomic.Int64), full: full}
+	b := &topicBook{load: load, start: start, now: instant, unserved: unserved, weak: new(atomic.Int64), full: full, problems: map[string]TopicStatus{}}
 	var err error
-	b.topics, err = simplelru.NewLRU(size, func(_ string, e *topicEntry) {
+	b.topics, err = simplelru.NewLRU(size, func(name string, e *topicEntry) {
+		delete(b.problems, name)
 		if e.counted {
 			b.unserved.Add(-1)
 		}
@@ -263,6 +266,9 @@ func (b *topicBook) count(name string, e *topicEntry) {
 	if e.topic.weak != "" {
 		e.countedWeak = true
 		b.weak.Add(1)
+	}
+	if (e.topic.refusal != "" || e.topic.weak != "") && len(b.problems) < shownTopics {
+		b.problems[name] = TopicStatus{Topic: name, Refusal: e.topic.refusal, Observed: e.topic.observed, Weak: e.topic.weak}
 	}
 }
 

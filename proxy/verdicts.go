@@ -91,6 +91,7 @@ func (f *fencing) observe(e *entry, at ps.Now, v fence.Verdict) {
 	f.count(e, at, v)
 	key := e.lane.key
 	if v.Kind == fence.Violation {
+		f.events.violation(key, e.ticket.Expected, v.Offset)
 		f.logger.Error("batch was appended at another offset than promised: check that only proxies with the same rules and fence id write this topic",
 			"topic", key.Topic, "partition", key.Partition, "offset", int64(v.Offset), "expected", int64(e.ticket.Expected))
 		return
