@@ -42,27 +42,6 @@ func (e *entrance) open(listen func(network, address string) (net.Listener, erro
 	return listener, nil
 }
 
-// port gives the port on which a node is served; 0 means any. False: on none.
-func (e *entrance) port(node int32) (int, bool) {
-	if port, ok := e.NodePorts[node]; ok {
-		return port, true
-	}
-	r := e.BrokerPorts
-	if r == (PortRange{}) {
-		return 0, true
-	}
-	if int64(r.First)+int64(node) > int64(r.Last) {
-		return 0, false
-	}
-	port := r.First + int(node)
-	for _, taken := range e.NodePorts {
-		if taken == port {
-			return 0, false
-		}
-	}
-	return port, true
-}
-
 // namesPort is the port that clients are told with ServerNames; it is 0 before Run
 // listens on a port of the system's choice.
 func (e *entrance) namesPort() int32 {

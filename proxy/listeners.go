@@ -321,3 +321,33 @@ func (l *Listener) uses(port, own int) bool {
 	}
 	return false
 }
+
+// BrokerPort gives the port on which a node is served; 0 means any. False: on none, so
+// that clients do not see it. It means nothing with ServerNames. l is in force.
+func (l *Listener) BrokerPort(node int32) (int, bool) {
+	if port, ok := l.NodePorts[node]; ok {
+		return port, true
+	}
+	r := l.BrokerPorts
+	if r == (PortRange{}) {
+		return 0, true
+	}
+	if int64(r.First)+int64(node) > int64(r.Last) {
+		return 0, false
+	}
+	port := r.First + int(node)
+	for _, taken := range l.NodePorts {
+		if taken == port {
+			return 0, false
+		}
+	}
+	return port, true
+}
+
+// Host is the name that clients are told for the broker with a node id.
+func (l *Listener) Host(node int32) string {
+	if l.ServerNames != nil {
+		return l.ServerNames.host(node)
+	}
+	return l.AdvertisedHost
+}

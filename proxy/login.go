@@ -101,6 +101,9 @@ const (
 	maxLoginRounds = 8
 )
 
+// SASL is the login for a client library; nil: none.
+func (c Credentials) SASL() sasl.Mechanism { return c.mechanism() }
+
 func (c Credentials) mechanism() sasl.Mechanism {
 	switch c.Mechanism {
 	case Plain:

@@ -1,5 +1,10 @@
 package proxy
 
+import (
+	"path"
+	"regexp"
+)
+
 // Mode is what a rule asks of Produce requests to the topics it matches. A
 // larger mode asks for more.
 type Mode int
@@ -77,4 +82,17 @@ type Rule struct {
 	Mode Mode
 	// Options go with it; ModeOff has none.
 	Options RuleOptions
+}
+
+// Matcher tells of topics' names whether the rule is for them, unless one before it
+// is. It may be called concurrently. It panics on a rule that Validate refuses.
+func (r Rule) Matcher() func(topic string) bool {
+	if r.TopicsRegexp != "" {
+		return regexp.MustCompile(wholeName(r.TopicsRegexp)).MatchString
+	}
+	return func(topic string) bool {
+		// A topic's name has no '/', which '*' does not match.
+		ok, _ := path.Match(r.Topics, topic)
+		return ok
+	}
 }

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"path"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,18 +57,9 @@ var wireEncoding = map[Encoding]wire.Encoding{EncodingDecimal: wire.EncodingDeci
 
 // newRule readies a rule that was validated.
 func newRule(r Rule) *rule {
-	ready := &rule{mode: r.Mode, options: r.Options.inForce()}
+	ready := &rule{mode: r.Mode, topics: r.Matcher(), options: r.Options.inForce()}
 	ready.replay = fenceReplay[ready.options.Replay]
 	ready.code = ready.options.ErrorCode
-	if r.TopicsRegexp != "" {
-		ready.topics = regexp.MustCompile(wholeName(r.TopicsRegexp)).MatchString
-	} else {
-		ready.topics = func(topic string) bool {
-			// A topic's name has no '/', which '*' does not match.
-			ok, _ := path.Match(r.Topics, topic)
-			return ok
-		}
-	}
 	return ready
 }
 

@@ -177,7 +177,7 @@ func (t *topology) openAtLocked(e *entrance, node int32) endpoint {
 	if t.closed || t.failed[way] {
 		return endpoint{}
 	}
-	port, mapped := e.port(node)
+	port, mapped := e.BrokerPort(node)
 	if !mapped {
 		if !t.unmapped[way] && len(t.unmapped) < maxUnmapped {
 			t.unmapped[way] = true

@@ -21,6 +21,7 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Append through proxies, then check that what they promise was kept."`
 	Append      appendCmd      `cmd:"" help:"Append one record at an expected offset."`
 	Next        nextCmd        `cmd:"" help:"Print the next offset of a partition."`
+	Doctor      doctorCmd      `cmd:"" help:"Say what stands between a cluster, a configuration and the promise."`
 	User        userCmd        `cmd:"" help:"Make an entry of a users file from a password."`
 	CheckConfig checkConfigCmd `cmd:"" help:"Say what is wrong with a configuration file, or what it means."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`

@@ -73,6 +73,7 @@ func TestHelp(t *testing.T) {
 		{"help-append", []string{"append", "--help"}},
 		{"help-demo", []string{"demo", "--help"}},
 		{"help-verify", []string{"verify", "--help"}},
+		{"help-doctor", []string{"doctor", "--help"}},
 	} {
 		t.Run(c.golden, func(t *testing.T) {
 			got := call(t, "", c.args...)

@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"internal/config":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/tlsfiles", "internal/agreement"},
 	"internal/agreement":  {},
 	"internal/resources":  {"proxy", "wire", "fence", "proxy/prober", "partitionstate"},
+	"internal/doctor":     {"proxy", "wire", "fence", "proxy/prober", "partitionstate", "internal/resources", "internal/config", "internal/tlsfiles", "internal/agreement"},
 	"internal/tlsfiles":   {},
 	"internal/filewatch":  {},
 	"internal/localusers": {},
@@ -35,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":   {},
 	"internal/version":    {},
 	"cmd/offsetproxy": {
-		"internal/agreement", "internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/resources", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
+		"internal/agreement", "internal/doctor", "internal/appender", "internal/config", "internal/embedded", "internal/filewatch", "internal/localusers", "internal/resources", "internal/tlsfiles", "internal/race", "internal/verify", "internal/version",
 		"proxy", "wire", "fence", "proxy/prober", "partitionstate",
 	},
 

@@ -46,6 +46,25 @@ var (
 	apiVersions = api{int16(kmsg.ApiVersions), "ApiVersions", 3, 3}
 )
 
+// Need is an API that the fence cannot do without.
+type Need struct {
+	// Key and Name are the API's.
+	Key  int16
+	Name string
+	// Min and Max are the versions that would do, inclusive.
+	Min, Max int16
+}
+
+// Needs lists what a broker must speak for topics on it to be fenced, probes
+// included.
+func Needs() []Need {
+	var needs []Need
+	for _, a := range []api{apiVersions, apiMetadata, apiDescribeConfigs, apiListOffsets, apiEpochEnd, apiDescribeProducers, apiFetch, apiProbe} {
+		needs = append(needs, Need{a.key, a.name, a.min, a.max})
+	}
+	return needs
+}
+
 // negotiate asks the broker for its versions.
 func (c *conn) negotiate(ctx context.Context) error {
 	req := kmsg.NewPtrApiVersionsRequest()

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/offsetproxy/offsetproxy/internal/doctor"
+)
+
+// reportWidth is where lines of a report are broken.
+const reportWidth = 96
+
+// writeReport tells a report to a person: the worst first, what is the same of several
+// subjects once, and what is good as a number, unless verbose.
+func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
+	var b strings.Builder
+	for i := 0; i < len(r.Findings); {
+		f := r.Findings[i]
+		subjects := []string{f.Subject}
+		for i++; i < len(r.Findings) && sameButSubject(f, r.Findings[i]); i++ {
+			subjects = append(subjects, r.Findings[i].Subject)
+		}
+		if f.Severity == doctor.OK && !verbose {
+			continue
+		}
+		fmt.Fprintf(&b, "%-8s %s\n", f.Severity, f.ID)
+		wrap(&b, "         ", strings.Join(subjects, ", ")+": "+f.Seen)
+		if f.Do != "" {
+			wrap(&b, "         do: ", f.Do)
+		}
+		b.WriteByte('\n')
+	}
+	var parts []string
+	for _, s := range []doctor.Severity{doctor.Error, doctor.Warning, doctor.Note, doctor.OK} {
+		word := string(s)
+		if n := r.Counts[s]; n != 1 && s != doctor.OK {
+			word += "s"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", r.Counts[s], word))
+	}
+	cluster := "the cluster was not reached"
+	if r.Cluster != "" {
+		cluster = "cluster " + r.Cluster
+	}
+	fmt.Fprintf(&b, "%s: %s\n", cluster, strings.Join(parts, ", "))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func sameButSubject(a, b doctor.Finding) bool {
+	b.Subject = a.Subject
+	return a == b
+}
+
+// wrap writes words in lines behind a first indent, and blanks of its length.
+func wrap(b *strings.Builder, indent, text string) {
+	line := indent
+	for _, word := range strings.Fields(text) {
+		if len(line)+1+len(word) > reportWidth && strings.TrimSpace(line) != "" {
+			fmt.Fprintln(b, strings.TrimRight(line, " "))
+			line = strings.Repeat(" ", len(indent))
+		}
+		if line != "" && !strings.HasSuffix(line, " ") {
+			line += " "
+		}
+		line += word
+	}
+	fmt.Fprintln(b, line)
+}
