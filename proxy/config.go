@@ -215,6 +215,8 @@ type Config struct {
 	// batches under a rule come for first; others are counted together. Default 0: none
 	// has.
 	MetricTopics int
+	// Tracing; default: nothing is traced.
+	Tracing *Tracing
 	// Dial opens upstream connections (the seam for TLS); default net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// ListenFunc opens listeners (the seam for TLS and tests); default net.Listen.

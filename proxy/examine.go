@@ -55,7 +55,7 @@ func (f *fencing) examine(view *wire.Produce, p *wire.ProducePartition, e *entry
 	}
 	e.ticket.Marking = s.marking
 	e.idempotent(c, header)
-	if code, message := f.inspect(header, p.Records, &s.topic, e); code != 0 {
+	if code, message := f.inspect(header, p.Records, s.name, &s.topic, e); code != 0 {
 		f.refusedBefore(s.key(p.Partition), e)
 		return code, message
 	}
@@ -122,11 +122,12 @@ func (f *fencing) examineHeader(view *wire.Produce, p *wire.ProducePartition) (w
 }
 
 // inspect reads the batch's records for their conditions and digests.
-func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTopic, e *entry) (int16, string) {
+func (f *fencing) inspect(header wire.BatchHeader, batch []byte, name string, topic *fencedTopic, e *entry) (int16, string) {
 	found, err := f.inspectRecords(e.rule, header, batch)
 	defer found.done()
 	at := e.examined(&found, len(batch))
 	if err != nil {
+		f.traceIfSampled(e, name, found.in)
 		return kafkaCode(err), err.Error()
 	}
 	e.unconditional = found.Kind == wire.Unconditional
@@ -134,6 +135,10 @@ func (f *fencing) inspect(header wire.BatchHeader, batch []byte, topic *fencedTo
 		e.ticket.Expected = ps.Offset(found.Expected)
 	} else {
 		e.ticket.AtEnd, e.ticket.Expected = true, ps.NoOffset
+	}
+	if !e.unconditional {
+		f.traceIfSampled(e, name, found.in)
+		e.traced.expects(e.ticket.AtEnd, e.ticket.Expected)
 	}
 	switch {
 	case found.Kind == wire.Unconditional && e.rule.mode == ModeRequire:

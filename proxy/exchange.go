@@ -57,6 +57,7 @@ type entry struct {
 	// broker's time, which is answeredTime once answered.
 	appendTime   bool
 	answeredTime int64
+	traced       *traced // nil: not traced
 
 	result wire.ProduceResult
 }
@@ -292,6 +293,7 @@ func (x *exchange) doneLocked(e *entry) {
 	if e.lane != nil {
 		e.lane.f.metrics.inFlight.Add(-1)
 	}
+	e.traced.end(&e.result)
 	x.moveLocked(e, entryDone)
 	x.open--
 	if x.held == 0 {
@@ -450,6 +452,7 @@ func (x *exchange) giveUp(e *entry) {
 		return
 	}
 	x.broken = errAnswer
+	e.traced.became(outcomeGone)
 	x.doneLocked(e)
 }
 

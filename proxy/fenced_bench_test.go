@@ -193,14 +193,14 @@ type quickWriter struct {
 
 // newQuickWriter is a writer of batches of so many records to so many partitions
 // of a topic in a request, on a connection of its own. Partitions are numbered from first.
-func newQuickWriter(t testing.TB, address, topic string, first, partitions, records int) *quickWriter {
+func newQuickWriter(t testing.TB, address, topic string, first, partitions, records int, headers ...kmsg.Header) *quickWriter {
 	t.Helper()
 	w := &quickWriter{t: t, records: records, answer: make([]byte, 64<<10)}
 	var parts []part
 	for i := range partitions {
 		var all []record
 		for n := range records {
-			all = append(all, record{value: strings.Repeat("v", 200), expected: fmt.Sprint(firstPlace + n)})
+			all = append(all, record{value: strings.Repeat("v", 200), expected: fmt.Sprint(firstPlace + n), headers: headers})
 		}
 		parts = append(parts, part{topic: topic, partition: int32(first + i), records: batchOf(batchOptions{}, all...)})
 		w.next = append(w.next, firstPlace)

@@ -57,6 +57,7 @@ type fencing struct {
 	weak    *onceByTopic // of topics that can lose acknowledged records
 	logger  *slog.Logger
 	metrics *metrics
+	tracing *Tracing // nil: nothing is traced
 
 	fenceID       int64
 	kinds         *kindBook
@@ -92,6 +93,7 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		rules:    rules,
 		logger:   cfg.Logger,
 		metrics:  metrics,
+		tracing:  cfg.Tracing,
 		fenceID:  cfg.FenceID,
 		asserted: cfg.AssertedLimits(), clockSkew: cfg.ClockSkew,
 		inspecting:    make(chan struct{}, maxInspecting()),

@@ -137,6 +137,7 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 		case fence.Send:
 			to := e.Ticket.Owner.(*entry)
 			sendable, claimed := to.ready(e)
+			to.traced.sent()
 			if sendable && !to.firstSent {
 				to.firstSent = true
 				l.f.metrics.holds[heldUntilSent].add(at.Instant.Sub(to.admittedAt))

@@ -103,7 +103,7 @@ func (f *fencing) foresee(c *conn, view *wire.Produce, p *wire.ProducePartition,
 	case topic.refusal != "":
 		return "", kerr.PolicyViolation.Code, "topic is not served: " + topic.refusal
 	}
-	if code, message := f.inspect(header, p.Records, &topic, e); code != 0 {
+	if code, message := f.inspect(header, p.Records, "", &topic, e); code != 0 {
 		return "", code, message
 	}
 	switch {

@@ -86,6 +86,7 @@ func renamed(usual, name string) string {
 // violations for who must act.
 func (f *fencing) observe(e *entry, at ps.Now, v fence.Verdict) {
 	if v.Kind == fence.Violation && v.Replayed {
+		e.traced.became(outcomeViolation)
 		return // it was counted and logged when it happened
 	}
 	f.count(e, at, v)
@@ -105,6 +106,7 @@ func (f *fencing) observe(e *entry, at ps.Now, v fence.Verdict) {
 // count has metrics tell of a verdict, and of the times that it took.
 func (f *fencing) count(e *entry, at ps.Now, v fence.Verdict) {
 	name, m := outcomeOf(v), f.metrics
+	e.traced.became(name)
 	m.outcome(name, v, e.lane.counts)
 	m.timed(name, at.Instant.Sub(e.x.arrived))
 	m.admissions[""].add(e.admittedAt.Sub(e.x.arrived))

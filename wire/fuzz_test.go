@@ -214,6 +214,7 @@ func FuzzInspect(f *testing.F) {
 		raw := sealBatch(payload, int16(codec), count)
 		if h, err := ParseBatch(raw); err == nil {
 			_, _ = inspectors[0].Inspect(h, raw)
+			_ = inspectors[0].FirstHeader("append-id")
 		}
 		if _, known := codecNames[codec]; !known || len(payload) > testMaxDecompressed {
 			return
@@ -248,6 +249,7 @@ func checkInspection(t *testing.T, in *Inspector, h BatchHeader, batch, payload 
 	if !ok || len(records) != int(h.NumRecords) {
 		t.Fatalf("kmsg decodes %d records of %d (%t) from what we accept", len(records), h.NumRecords, ok)
 	}
+	checkFirstHeader(t, in, records[0])
 	want := naiveVerdict(records, in.encoding)
 	if fault != nil {
 		if *fault != want.fault {

@@ -40,6 +40,7 @@ type Inspector struct {
 	maxDecompressed int
 	decompressed    []byte
 	digests         []uint64
+	payload         []byte // the records read last, in the batch or decompressed
 }
 
 // NewInspector returns an Inspector that looks for the given headers, with the
@@ -56,6 +57,7 @@ func NewInspector(names HeaderNames, encoding Encoding, maxDecompressed int) *In
 // Shrink lets go of the decompression buffer if it is larger than keep bytes.
 // It ends the validity of what the last Inspect returned.
 func (in *Inspector) Shrink(keep int) {
+	in.payload = nil
 	if cap(in.decompressed) > keep {
 		in.decompressed = nil
 	}
@@ -78,6 +80,7 @@ func (in *Inspector) Inspect(h BatchHeader, batch []byte) (Inspection, error) {
 // that is smaller. What is not compressed is not bounded by it.
 func (in *Inspector) InspectWithin(h BatchHeader, batch []byte, most int) (Inspection, error) {
 	most = min(most, in.maxDecompressed)
+	in.payload = nil
 	if len(batch) < batchHeaderSize || h.NumRecords < 1 {
 		return Inspection{}, fmt.Errorf("batch of %d bytes, %d records: %w", len(batch), h.NumRecords, ErrCorrupt)
 	}
@@ -96,6 +99,7 @@ func (in *Inspector) InspectWithin(h BatchHeader, batch []byte, most int) (Inspe
 			return Inspection{}, err
 		}
 	}
+	in.payload = payload
 	out, err := in.walk(h, payload)
 	if cap(in.records.scratch) > keptBuffer {
 		in.records.scratch = nil

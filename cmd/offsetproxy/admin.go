@@ -13,11 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/metric"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -31,8 +27,6 @@ const (
 // among them), /livez and /readyz. A nil
 // *adminServer does nothing, for a process without one.
 type adminServer struct {
-	meter    metric.Meter
-	provider *sdkmetric.MeterProvider
 	listener net.Listener
 	mux      *http.ServeMux
 	http     *http.Server
@@ -40,25 +34,17 @@ type adminServer struct {
 	done     chan struct{}               // closed by serveLoop when it returns
 }
 
-// startAdmin listens and serves until close; profiles, if they are wanted, under
-// /debug/pprof.
-func startAdmin(listen string, profiles bool, logger *slog.Logger) (*adminServer, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
+// startAdmin listens and serves until close: the metrics of a registry, and profiles, if
+// they are wanted, under /debug/pprof.
+func startAdmin(listen string, profiles bool, registry *prometheus.Registry, logger *slog.Logger) (*adminServer, error) {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}
 	a := &adminServer{
-		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)),
 		listener: listener,
 		done:     make(chan struct{}),
 	}
-	a.meter = a.provider.Meter("github.com/offsetproxy/offsetproxy")
 	mux := http.NewServeMux()
 	a.mux = mux
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -146,5 +132,5 @@ func (a *adminServer) close() error {
 		err = a.http.Close()
 	}
 	<-a.done
-	return errors.Join(err, a.provider.Shutdown(ctx))
+	return err
 }

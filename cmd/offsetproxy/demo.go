@@ -119,7 +119,7 @@ func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 			BrokerKind: kind,
 			Unsafe:     c.Unsafe,
 			Logger:     logger.With("proxy", i+1),
-		}, nil)
+		})
 		if err != nil {
 			return err
 		}

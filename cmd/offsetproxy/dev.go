@@ -58,7 +58,7 @@ func (c *devCmd) Run(env *environment) error {
 		return err
 	}
 	settings.Proxy.Logger = newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
-	p, err := startProxy(env.ctx, settings.Proxy, nil)
+	p, err := startProxy(env.ctx, settings.Proxy)
 	if errors.Is(err, errInterrupted) {
 		return nil
 	}

@@ -22,15 +22,19 @@ type runningProxy struct {
 	err  error         // what Run returned; read after done
 }
 
+// watcher tells of a proxy from its start.
+type watcher interface{ watch(p *proxy.Proxy) }
+
 // startProxy runs a proxy until ctx ends and returns when it serves. The
-// caller waits for it. admin, which may be nil, tells of it from the start. The error
-// is errInterrupted if ctx ended before.
-func startProxy(ctx context.Context, cfg proxy.Config, admin *adminServer) (*runningProxy, error) {
+// caller waits for it. The error is errInterrupted if ctx ended before.
+func startProxy(ctx context.Context, cfg proxy.Config, watchers ...watcher) (*runningProxy, error) {
 	p, err := proxy.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	admin.watch(p)
+	for _, w := range watchers {
+		w.watch(p)
+	}
 	r := &runningProxy{Proxy: p, done: make(chan struct{})}
 	go r.runLoop(ctx)
 	select {

@@ -107,17 +107,24 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		return err
 	}
 
+	told, err := startTelemetry(env.ctx, settings.MetricsListen != "", logger)
+	if err != nil {
+		return err
+	}
+	defer told.close()
+	settings.Proxy.Meter, settings.Proxy.Tracing = told.meter, told.tracing
+	if told.meter != nil {
+		if err := errors.Join(reloads.measure(told.meter), certs.measure(told.meter), users.measure(told.meter)); err != nil {
+			return err
+		}
+	}
 	var admin *adminServer
 	if settings.MetricsListen != "" {
-		admin, err = startAdmin(settings.MetricsListen, settings.Pprof, logger)
+		admin, err = startAdmin(settings.MetricsListen, settings.Pprof, told.registry, logger)
 		if err != nil {
 			return err
 		}
-		settings.Proxy.Meter = admin.meter
 		admin.handle("GET "+agreementPath, reloads.agreed)
-		if err := errors.Join(reloads.measure(admin.meter), certs.measure(admin.meter), users.measure(admin.meter)); err != nil {
-			return errors.Join(err, admin.close())
-		}
 		logger.Info("admin endpoints open", "admin", admin.addr())
 	}
 	watching, endWatching := context.WithCancel(env.ctx)
@@ -125,7 +132,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 	watchers.Go(func() { watcher.Run(watching, logger) })
 	watchers.Go(func() { certs.run(watching) })
 	watchers.Go(func() { users.run(watching) })
-	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin, reloads), admin.close())
+	err = errors.Join(serveProxy(env.ctx, settings.Proxy, admin, told, reloads), admin.close())
 	endWatching()
 	watchers.Wait()
 	if err == nil {
@@ -135,8 +142,8 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 }
 
 // serveProxy serves until ctx ends, and tells when clients can connect.
-func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, reloads *reloader) error {
-	p, err := startProxy(ctx, cfg, admin)
+func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, told *telemetry, reloads *reloader) error {
+	p, err := startProxy(ctx, cfg, admin, told)
 	if errors.Is(err, errInterrupted) {
 		return nil // nothing was served, so nothing was lost
 	}

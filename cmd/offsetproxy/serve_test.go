@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -181,7 +182,7 @@ func TestProfilesForEverybodyAreWarnedOf(t *testing.T) {
 		want     int
 	}{{"127.0.0.1:0", true, 0}, {"localhost:0", true, 0}, {":0", true, 1}, {":0", false, 0}} {
 		var log bytes.Buffer
-		admin, err := startAdmin(test.listen, test.profiles, slog.New(slog.NewTextHandler(&log, nil)))
+		admin, err := startAdmin(test.listen, test.profiles, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

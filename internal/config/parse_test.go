@@ -142,7 +142,7 @@ func TestDefaultsAreTheProxysOwn(t *testing.T) {
 // A file can set every field of proxy.Config that is not code; Listeners stand in
 // the place of others and are tried on their own.
 func TestEveryFieldOfTheProxyCanBeSet(t *testing.T) {
-	notInAFile := []string{"Listeners", "Unsafe", "Logger", "Meter", "Dial", "ListenFunc"}
+	notInAFile := []string{"Listeners", "Unsafe", "Logger", "Meter", "Tracing", "Dial", "ListenFunc"}
 	settings, err := Parse("f.yaml", []byte(`
 bootstrap: k:1
 listen: 10.0.0.1:2
