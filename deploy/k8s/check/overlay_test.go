@@ -33,7 +33,13 @@ var restricted = []string{"example", "gateway/ports", "gateway/sni", "kafka"}
 // render is what `kubectl apply -k` would apply, one document for each object.
 func render(t *testing.T, overlay string) [][]byte {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("..", overlay))
+	return renderDirectory(t, filepath.Join("..", overlay))
+}
+
+// renderDirectory is render for any directory.
+func renderDirectory(t *testing.T, dir string) [][]byte {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
