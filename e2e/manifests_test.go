@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
-
-	"github.com/offsetproxy/offsetproxy/internal/certtest"
 	"github.com/offsetproxy/offsetproxy/internal/kafkacluster"
 )
 
@@ -234,70 +227,4 @@ func TestManifestsGatewayByPorts(t *testing.T) {
 	})
 	dialLeader(t, p, topic).mustTell(t, topic, encodeBatch(conditional(0, "second")), wonAt(1))
 	mustHold(t, topic, "first", "second")
-}
-
-// upstreamBlock is how the gateway by names logs in to brokers in TLS.
-var upstreamBlock = regexp.MustCompile(`(?m)^upstream:\n(?:  .*\n)+`)
-
-// TestManifestsGatewayByNames starts the configuration with certificates and users. The
-// brokers of the tests speak plainly, so what is about them in it is left out; that is
-// tried by TestSessionsAreRenewed and TestInTLS.
-func TestManifestsGatewayByNames(t *testing.T) {
-	needsProgram(t)
-	besideOthers(t)
-	const topic, domain, user, password = "manifests-names", "kafka.example.com", "orders-app", "only for tests"
-	port, err := kafkacluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outside := certtest.NewAuthority(t, "outside")
-	certificates := newSecret(t)
-	certificates.write(t, outside, outside, domain, "*."+domain)
-	users := t.TempDir()
-	made := exec.Command(program, "user", user)
-	made.Stdin = strings.NewReader(password + "\n")
-	entry, err := made.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(users, "users.yaml"), entry, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p, file := newProxyProcess(t), newConfigMap(t)
-	text := manifestConfig(t, "gateway/sni/offsetproxy.yaml",
-		"kafka.kafka.svc:9093", "["+strings.Join(brokers.addresses(), ", ")+"]",
-		"0.0.0.0:9443", loopbackAt(port), "127.0.0.1:9092", p.bootstrap, "9093-9192", p.brokerPorts(), "0.0.0.0:9400", "127.0.0.1:0",
-		"/etc/offsetproxy-tls", certificates.dir, "/etc/offsetproxy-users", users,
-		"drain_delay: 10s", "drain_delay: 0s", "topics: orders", "topics: "+topic)
-	plain := upstreamBlock.ReplaceAllString(text, "")
-	if plain == text {
-		t.Fatal("nothing is about the brokers")
-	}
-	file.write(t, plain)
-	p.start(t, program, "--config", file.file)
-	createTopic(t, adminAt(t, p.bootstrap), topic, 1)
-	p.mustRefuse(t, topic) // inside
-	p.mustBeHealthy(t)
-
-	client := newClient(t, kgo.SeedBrokers(domain+":443"), kgo.DisableIdempotentWrite(),
-		kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()),
-		// What DNS and the load balancer do.
-		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			host, told, err := net.SplitHostPort(address)
-			if err != nil || told != "443" {
-				return nil, fmt.Errorf("clients are told %s: %w", address, err)
-			}
-			return (&tls.Dialer{Config: &tls.Config{RootCAs: outside.Pool(), ServerName: host}}).DialContext(ctx, network, loopbackAt(port))
-		}))
-	if offset, err := franzAppend(t, client, topic, 1, "in TLS"); err != nil || offset != 1 {
-		t.Errorf("in TLS: got %d, %v", offset, err)
-	}
-	if _, err := franzAppend(t, client, topic, 1, "too late"); !errors.Is(err, kerr.OffsetOutOfRange) {
-		t.Errorf("too late: got %v, want OFFSET_OUT_OF_RANGE", err)
-	}
-	mustHold(t, topic, "first", "in TLS")
-	p.mustHaveMetrics(t, "../docs/gateway.md")
-	if p.output.contains(password) {
-		t.Error("the log holds the user's password")
-	}
 }
