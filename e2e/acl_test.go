@@ -30,6 +30,7 @@ func TestRights(t *testing.T) {
 	s.allow(t, "narrow", on{probeTopic, probeRights})
 	t.Run("enough", func(t *testing.T) { rightsThatAreEnough(t, s) })
 	t.Run("missing", func(t *testing.T) { missingRightsAreNamed(t, s) })
+	t.Run("doctor", func(t *testing.T) { doctorOfRights(t, s) })
 }
 
 // rightsThatAreEnough: a client with WRITE alone appends conditionally

@@ -10,7 +10,7 @@ Try it without a cluster:
 
 Exit status: 0 done; 1 failed; 2 the command line or configuration is wrong.
 append has more: 3 refused, 4 outcome unknown, 5 appended at another offset;
-verify: 3 could not be checked. serve: 6 stopped, and requests in flight were cut off.
+verify: 3 could not be checked. doctor: 3 warnings. serve: 6 stopped, and requests in flight were cut off.
 A second SIGINT or SIGTERM ends the program: 130.`
 
 // cli is the tree of commands.
