@@ -66,7 +66,7 @@ func TestDoctor(t *testing.T) {
 	besideOthers(t)
 	admin := adminAt(t, brokers.addresses()...)
 	const good = "doctor-good"
-	createTopic(t, admin, good, 3)
+	createTopic(t, admin, good, 1)
 	at := []string{"--bootstrap", brokers.bootstrap, "--closed-network"}
 
 	// Two proxies that agree, and have appended.
