@@ -53,7 +53,7 @@ func (x *exchange) admitOrPutOff(e *entry) {
 	at := x.clock()
 	e.admittedAt = at.Instant
 	if e.admitted = e.lane.admitWithin(at, &e.ticket, &x.c.oldReads); !e.admitted {
-		x.c.p.metrics.limit(limitOldReads)
+		x.c.p.metrics.limit(limitOldReads, "remote", x.c.remote(), "topic", e.lane.topic.Name, "partition", e.lane.key.Partition)
 		x.putOff = append(x.putOff, e)
 	}
 }

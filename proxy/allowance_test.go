@@ -69,7 +69,7 @@ func TestOldOffsetsOfAConnectionAreRationed(t *testing.T) {
 	r := newFencedRig(t, Config{OldReadsPerSecond: 1}, l)
 	greedy := manyOld(t, r)
 	other := r.dial()
-	limited := func() int64 { return r.metrics.limits[limitOldReads].Load() }
+	limited := func() int64 { return r.metrics.limits.counted[limitOldReads].Load() }
 	began := time.Now()
 	var ids []int32
 	for i := range int64(5) {
@@ -129,7 +129,7 @@ func TestClientGoneWhileItsOldOffsetsWait(t *testing.T) {
 		wantResult(t, c.one(0, conditional(i, "x")), 1, -1, fmt.Sprintf(oldRefused, i))
 	}
 	c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(2, "x")}))
-	r.await("it is put off", func() bool { return r.metrics.limits[limitOldReads].Load() > 0 })
+	r.await("it is put off", func() bool { return r.metrics.limits.counted[limitOldReads].Load() > 0 })
 	c.Close()
 	r.await("it is gone", func() bool { return !r.busy() && r.lanes() == 0 })
 	if got := l.end("fenced", 0); got != 9000 {
@@ -147,7 +147,7 @@ func TestDrainWhileOldOffsetsWait(t *testing.T) {
 	for i := range int64(3) {
 		ids = append(ids, c.send(produceOf(9, -1, part{topic: "fenced", records: conditional(i, "x")})))
 	}
-	r.await("it is put off", func() bool { return r.metrics.limits[limitOldReads].Load() > 0 })
+	r.await("it is put off", func() bool { return r.metrics.limits.counted[limitOldReads].Load() > 0 })
 	r.stop()
 	for i, id := range ids {
 		wantResult(t, resultsOf(c.expect(id, 9))[0], 1, -1, fmt.Sprintf(oldRefused, i))

@@ -184,8 +184,7 @@ func (b *budget) late(long time.Duration) map[*conn]arrival {
 
 // memoryShort says that somebody waits.
 func (p *Proxy) memoryShort(b *budget, n int64) {
-	p.limitHit(limitBuffered, "the memory for frames is used up, so connections wait: raise limits.max_buffered, or have clients send less at once",
-		"max_buffered", p.cfg.MaxBufferedBytes, "in_use", b.used.Load(), "wanted", n)
+	p.metrics.limit(limitBuffered, "in_use", b.used.Load(), "wanted", n)
 }
 
 // takeRequest takes memory for a request that is to be there whole, before more of it
@@ -239,8 +238,7 @@ func (c *conn) awaitRequestMemory(b *budget, n int64) error {
 // cutLate ends connections whose request takes too long to arrive.
 func (p *Proxy) cutLate(b *budget) {
 	for c, a := range b.late(p.cfg.ArrivalTimeout) {
-		p.limitHit(limitArrival, "a request does not arrive while others wait for the memory that it has, closing its connection",
-			"arrival_timeout", p.cfg.ArrivalTimeout, "remote", c.remote(), "bytes", a.bytes)
+		p.metrics.limit(limitArrival, "remote", c.remote(), "bytes", a.bytes)
 		c.closeAfter(errLateRequest)
 	}
 }

@@ -121,7 +121,7 @@ func (c *conn) writeClientNow(buf []byte) int {
 // because it takes nothing.
 func (c *conn) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.p.limitHit(limitWrite, "a client takes no answers, closing its connection", "write_timeout", c.p.cfg.WriteTimeout, "remote", c.remote())
+		c.p.metrics.limit(limitWrite, "remote", c.remote())
 	}
 	c.clientLost()
 }

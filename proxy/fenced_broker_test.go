@@ -480,6 +480,9 @@ func (l *leader) fetch(r *kmsg.FetchRequest, code int16) kmsg.Response {
 	for _, b := range log.batches {
 		h, _, _ := wire.ParseStoredBatch(b)
 		if last := h.BaseOffset + int64(h.LastOffsetDelta); last >= q.FetchOffset && last < log.highWatermark() {
+			if len(p.RecordBatches) > 0 && len(p.RecordBatches)+len(b) > int(q.PartitionMaxBytes) {
+				break // the first is given whole, however large it is (KIP-74)
+			}
 			p.RecordBatches = append(p.RecordBatches, b...)
 		}
 	}

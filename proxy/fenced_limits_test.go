@@ -46,7 +46,7 @@ func TestAssertedLimitsDecideWhetherATopicIsServed(t *testing.T) {
 // What is refused or put off for a limit is told so, and counted under the
 // limit's name.
 func TestFenceLimitsAreCounted(t *testing.T) {
-	counted := func(r *fencedRig, limit string) int64 { return r.metrics.limits[limit].Load() }
+	counted := func(r *fencedRig, limit string) int64 { return r.metrics.limits.counted[limit].Load() }
 	const unknown = "outcome unknown: expected=0 next=0; read the partition from 0"
 	t.Run(limitAnswer, func(t *testing.T) {
 		l := newLeader(t, "fenced")

@@ -231,6 +231,11 @@ func startRuled(t testing.TB, cfg Config) *fencedRig {
 	t.Cleanup(func() {
 		cancel()
 		r.awaitEnd()
+		for _, name := range limitNames {
+			if n := r.metrics.limits.counted[name].Load(); n > 0 && r.log.count("limit="+name+" ") == 0 {
+				t.Errorf("limit %s was hit %d times, and the log does not say so", name, n)
+			}
+		}
 		if t.Failed() {
 			t.Logf("log of the proxy:\n%s", r.log.buf.String())
 		}

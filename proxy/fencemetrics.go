@@ -248,6 +248,17 @@ func (m *metrics) viewEvicted(producers int) {
 	m.evicted.Add(1)
 	m.producers.Add(-int64(producers))
 	m.producersEvicted.Add(int64(producers))
+	m.limit(limitIdleViews)
+}
+
+// readingEnded counts the limits that a reading has met; late: the time for it was over.
+func (m *metrics) readingEnded(err error, late bool) {
+	if late {
+		m.limit(limitReading)
+	}
+	if errors.Is(err, prober.ErrAnswerTooLarge) {
+		m.limit(limitControl)
+	}
 }
 
 func (m *metrics) alarm(a fence.Alarm) { m.alarms[a.String()].Add(1) }

@@ -103,7 +103,7 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		limits:        map[int32]BrokerLimits{},
 		rested:        newRestingBook(),
 	}
-	f.readings = newReadingQueues(cfg.MaxReadings, cfg.ReadingTimeout, func() { metrics.limit(limitReadings) })
+	f.readings = newReadingQueues(cfg.MaxReadings, cfg.ReadingTimeout, func() { metrics.limit(limitReadings) }, metrics.readingEnded)
 	f.topics = newTopicBook(f.loadTopic, cfg.MaxTopics, f.readings.start, &metrics.unserved, func() { metrics.limit(limitTopics) })
 	var err error
 	f.topics.weak = &metrics.weak

@@ -164,13 +164,14 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 			})
 		case fence.Abandon:
 			if e.Ticket.AnswerWithin > l.f.core.Load().AnswerMax {
-				l.f.metrics.limit(limitAnswer)
+				l.f.metrics.limit(limitAnswer, "topic", l.topic.Name, "partition", l.key.Partition)
 			}
 			e.Ticket.Owner.(*entry).abandon()
 		case fence.RecheckTopic:
 			l.f.topics.forget(l.key.Topic)
 		case fence.ForgotProducer:
 			l.f.metrics.producersEvicted.Add(1)
+			l.f.metrics.limit(limitProducers, "topic", l.topic.Name, "partition", l.key.Partition)
 		case fence.RaiseAlarm:
 			l.f.alarm(l.key, e)
 		}

@@ -79,8 +79,7 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 		p.addresses.leave(address)
 		switch {
 		case full:
-			p.limitHit(limitConnections, "too many connections, turning clients away: raise limits.max_connections, or look who has them",
-				"max_connections", p.cfg.MaxConnections, "remote", client.RemoteAddr().String())
+			p.metrics.limit(limitConnections, "remote", client.RemoteAddr().String())
 		case !free:
 			p.tooManyOf(client.RemoteAddr())
 		}
@@ -106,6 +105,5 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 
 // tooManyOf says that an address has as many connections as it may.
 func (p *Proxy) tooManyOf(address net.Addr) {
-	p.limitHit(limitAddress, "too many connections of one address, turning it away: raise limits.max_connections_per_address, or look what runs there",
-		"max_connections_per_address", p.cfg.MaxConnectionsPerAddress, "remote", address.String())
+	p.metrics.limit(limitAddress, "remote", address.String())
 }

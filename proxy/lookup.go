@@ -83,7 +83,12 @@ func (c *conn) lookup() (context.Context, context.CancelFunc, error) {
 		c.lookupUntil = time.Now().Add(c.p.cfg.LookupTimeout)
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, c.lookupUntil)
-	return ctx, cancel, nil
+	return ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.p.metrics.limit(limitLookup, "remote", c.remote())
+		}
+		cancel()
+	}, nil
 }
 
 func isUnknownTopic(err error) bool {

@@ -54,7 +54,7 @@ func (c *conn) frameSize(b []byte) (int, error) {
 	case c.guest && size > maxLoginRequest:
 		return 0, malformed(reasonTooLarge, "frame of %d bytes from a client that has not logged in, above the limit of %d", size, maxLoginRequest)
 	case size > c.p.cfg.MaxFrameBytes:
-		c.p.metrics.limit(limitFrame)
+		c.p.metrics.limit(limitFrame, "remote", c.remote(), "bytes", size)
 		return 0, malformed(reasonTooLarge, "frame of %d bytes is above the limit of %d", size, c.p.cfg.MaxFrameBytes)
 	}
 	return size, nil

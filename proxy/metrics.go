@@ -29,11 +29,17 @@ const (
 	limitAnswer        = "answer_max"
 	limitOldReads      = "old_reads_per_second"
 	limitRuleTopics    = "max_rule_topics"
+	limitReading       = "reading_timeout"
+	limitControl       = "max_control_bytes"
+	limitLookup        = "lookup_timeout"
+	limitIdleViews     = "idle_views"
+	limitProducers     = "max_producers"
 
 	limitAddress  = "max_connections_per_address"
 	limitBuffered = "max_buffered_bytes"
 	limitArrival  = "arrival_timeout"
 	limitWrite    = "write_timeout"
+	limitIdle     = "idle_timeout"
 
 	limitMetricTopics = "metrics.max_topics"
 )
@@ -47,7 +53,8 @@ const (
 var (
 	limitNames = []string{limitConnections, limitFrame, limitPending, limitHeld, limitRewritten,
 		limitPartitions, limitUnpacked, limitRuleTopics, limitAddPartitions, limitTopics, limitUnknown,
-		limitReadings, limitReadBack, limitAnswer, limitOldReads, limitAddress, limitBuffered, limitArrival, limitWrite, limitMetricTopics}
+		limitReadings, limitReading, limitReadBack, limitControl, limitLookup, limitAnswer, limitOldReads, limitIdleViews, limitProducers,
+		limitAddress, limitBuffered, limitArrival, limitWrite, limitIdle, limitMetricTopics}
 	reasonNames = []string{reasonLength, reasonTooLarge, reasonTLS, reasonHandshakeTLS, reasonServerName, reasonHTTP, reasonHeader,
 		reasonProduce, reasonMetadata, reasonVersion, reasonTruncated, reasonHandshake, reasonProxyHeader, reasonProxyFrom, reasonLogin}
 )
@@ -68,7 +75,7 @@ type metrics struct {
 	unmapped    atomic.Int64
 	dialErrors  atomic.Int64
 	buffered    counts // bytes of memory, now
-	limits      counts
+	limits      *limitHits
 	malformedBy counts
 	logins      loginCounts // of clients, at the proxy itself
 	// upstreamLogins are the proxy's own, those for clients among them.
@@ -120,8 +127,10 @@ func (m *metrics) received(n int)          { m.bytesIn.Add(int64(n)) }
 func (m *metrics) answered(n int)          { m.bytesOut.Add(int64(n)) }
 func (m *metrics) request(key int16)       { m.requests[keyIndex(key)].Add(1) }
 func (m *metrics) rewrote(key int16)       { m.rewritten[keyIndex(key)].Add(1) }
-func (m *metrics) limit(name string)       { m.limits[name].Add(1) }
 func (m *metrics) malformed(reason string) { m.malformedBy[reason].Add(1) }
+
+// limit counts that a limit has made a connection wait or end; see limitHits.hit.
+func (m *metrics) limit(name string, attrs ...any) { m.limits.hit(name, attrs...) }
 
 func keyIndex(key int16) int {
 	if key < 0 || key > kmsg.MaxKey {
@@ -159,7 +168,7 @@ var instruments = []instrument{
 	{"offsetproxy.memory.buffered", "By", "Memory for frames that connections have taken out of max_buffered now, by what they are.", true,
 		named("frames", func(m *metrics) counts { return m.buffered })},
 	{"offsetproxy.limits.hit", "{hit}", "Times that a configured limit made a connection wait or end, by limit.", false,
-		named("limit", func(m *metrics) counts { return m.limits })},
+		named("limit", func(m *metrics) counts { return m.limits.counted })},
 	{"offsetproxy.input.malformed", "{connection}", "Connections ended because of their input, by reason.", false,
 		named("reason", func(m *metrics) counts { return m.malformedBy })},
 	{"offsetproxy.brokers.unmapped", "{answer}", "Brokers left out of answers for want of a port.", false,
@@ -201,7 +210,7 @@ func byKey(table func(*metrics) *[unknownKey + 1]atomic.Int64) func(*metrics, fu
 func newMetrics(meter metric.Meter, metricTopics int) (*metrics, error) {
 	m := &metrics{
 		buffered: newCounts([]string{bufferedRequests, bufferedAnswers}),
-		limits:   newCounts(limitNames), malformedBy: newCounts(reasonNames),
+		limits:   newLimitHits(), malformedBy: newCounts(reasonNames),
 		outcomes: newCounts(outcomeNames), readings: newCounts(readingNames), alarms: newCounts(alarmNames),
 		retries: newCounts(retryNames), refusals: newCounts(refusalNames),
 		kinds:     newCounts(kindNames),

@@ -30,7 +30,7 @@ type watch struct {
 // if no answer needs to be seen.
 func (f *fencing) watch(c *conn, view *wire.Produce, rules []*rule) *watch {
 	if len(view.Partitions) > f.maxPartitions {
-		f.metrics.limit(limitPartitions)
+		f.metrics.limit(limitPartitions, "remote", c.remote(), "partitions", len(view.Partitions))
 		f.metrics.observed[observedUncounted].Add(int64(len(view.Partitions)))
 		return nil
 	}

@@ -131,7 +131,7 @@ type pending struct {
 func (c *conn) pushSlotLocked(correlationID int32, pooled bool) (*slot, error) {
 	if c.slots.len() >= c.p.cfg.MaxPendingRequests {
 		c.waited = true
-		c.p.metrics.limit(limitPending)
+		c.p.metrics.limit(limitPending, "remote", c.remote())
 		c.mu.Unlock()
 		err := c.flushUpstream()
 		c.mu.Lock()

@@ -43,7 +43,7 @@ func (f *fencing) produce(c *conn, book *ruleBook, h wire.RequestHeader, frame [
 		return false, nil
 	}
 	if n := len(view.Partitions); n > f.maxPartitions {
-		f.metrics.limit(limitPartitions)
+		f.metrics.limit(limitPartitions, "remote", c.remote(), "partitions", n)
 		return false, malformed(reasonProduce, "Produce of %d partitions, some under a rule; at most %d", n, f.maxPartitions)
 	}
 	x, err := f.newExchange(c, h, view)

@@ -26,13 +26,12 @@ type Proxy struct {
 
 	wg sync.WaitGroup // everything that Run starts
 
-	lastConn   atomic.Int64 // id of the newest connection
-	hitsLogged counts       // when each limit was last logged, Unix ns
-	memory     *budgets
-	addresses  *addressCounts
-	reached    reachBook
-	status     statusTaker
-	since      ps.Instant // of New
+	lastConn  atomic.Int64 // id of the newest connection
+	memory    *budgets
+	addresses *addressCounts
+	reached   reachBook
+	status    statusTaker
+	since     ps.Instant // of New
 
 	accepting atomic.Int64 // accept loops that run
 	reach     atomic.Pointer[lookout]
@@ -63,10 +62,9 @@ func New(cfg Config) (*Proxy, error) {
 		ready:   make(chan struct{}),
 		conns:   map[*conn]struct{}{},
 
-		hitsLogged: newCounts(limitNames),
-		addresses:  newAddressCounts(cfg.MaxConnectionsPerAddress),
-		memory:     newBudgets(cfg.MaxBufferedBytes, m),
-		since:      instant(),
+		addresses: newAddressCounts(cfg.MaxConnectionsPerAddress),
+		memory:    newBudgets(cfg.MaxBufferedBytes, m),
+		since:     instant(),
 	}
 	p.topology = newTopology(&p.cfg, newEntrances(&p.cfg))
 	p.rules = newCurrentRules(&p.cfg, m)
@@ -104,12 +102,14 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 	p.wg.Go(func() { p.discoverLoop(serving) })
 
-	endFencing := p.startFencing()
+	endFencing := p.untilLast(p.fencing.run)
+	endHits := p.untilLast(func(ctx context.Context) { p.metrics.limits.run(ctx, &p.cfg) })
 	<-ctx.Done()
 	p.leave()
 	stop()
 	err = p.drain()
 	endFencing()
+	endHits()
 	return err
 }
 
@@ -129,14 +129,14 @@ func (p *Proxy) openEntrances() ([]net.Listener, error) {
 	return open, nil
 }
 
-// startFencing runs the fenced side until the function it returns is called,
-// after the last connection has ended.
-func (p *Proxy) startFencing() (end func()) {
+// untilLast runs something until the function it returns is called, after the last
+// connection has ended.
+func (p *Proxy) untilLast(run func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.fencing.run(ctx)
+		run(ctx)
 	}()
 	return func() {
 		cancel()

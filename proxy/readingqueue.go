@@ -33,9 +33,10 @@ type readingKey struct {
 // time at once cost no more than some tens, and a broker that does not answer
 // holds up no readings at others. Safe for concurrent use.
 type readingQueues struct {
-	atOnce  int           // readings of one queue at the same time
-	timeout time.Duration // of each reading, once it has begun
-	waited  func()        // called for each reading that has to wait
+	atOnce  int                        // readings of one queue at the same time
+	timeout time.Duration              // of each reading, once it has begun
+	waited  func()                     // called for each reading that has to wait, under mu
+	told    func(err error, late bool) // called for each reading; late: timeout has ended it
 
 	ctx context.Context // ends when the readings must end
 	end context.CancelFunc
@@ -52,8 +53,8 @@ type readingQueue struct {
 	waiting []reading
 }
 
-func newReadingQueues(atOnce int, timeout time.Duration, waited func()) *readingQueues {
-	q := &readingQueues{atOnce: atOnce, timeout: timeout, waited: waited, queues: map[readingKey]*readingQueue{}}
+func newReadingQueues(atOnce int, timeout time.Duration, waited func(), told func(err error, late bool)) *readingQueues {
+	q := &readingQueues{atOnce: atOnce, timeout: timeout, waited: waited, told: told, queues: map[readingKey]*readingQueue{}}
 	q.ctx, q.end = context.WithCancel(context.Background())
 	return q
 }
@@ -94,7 +95,9 @@ func (q *readingQueues) work(key readingKey, queue *readingQueue, r reading) {
 func (q *readingQueues) run(r reading) error {
 	ctx, cancel := context.WithTimeout(q.ctx, q.timeout)
 	defer cancel()
-	return r.read(ctx)
+	err := r.read(ctx)
+	q.told(err, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	return err
 }
 
 // failing takes those that wait out of the queue if err says that the broker

@@ -123,7 +123,7 @@ func (l *lane) readBack(ctx context.Context, from, upTo ps.Offset) (fence.Stored
 		if !moved || stored.ReadTo >= upTo || stored.ReadTo >= stored.HighWatermark {
 			return stored, nil
 		}
-		l.f.metrics.limit(limitReadBack)
+		l.f.metrics.limit(limitReadBack, "topic", l.topic.Name, "partition", l.key.Partition)
 	}
 }
 

@@ -122,6 +122,9 @@ func (c *conn) report(err error) {
 	var denied *deniedError
 	var refused *LoginError
 	var visitor *loginError
+	if errors.Is(err, errIdle) {
+		c.p.metrics.limit(limitIdle, "remote", remote)
+	}
 	switch {
 	case errors.As(err, &denied):
 		log.Warn("request is not allowed here, closing connection", "remote", remote, "listener", denied.listener, "api", kmsg.NameForKey(denied.key), "api_key", denied.key)

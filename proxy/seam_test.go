@@ -171,7 +171,14 @@ func TestAnswersBeyondMaxHeldBytesWaitUpstream(t *testing.T) {
 	}
 	r.client.SendBytes(frames)
 	s := receive(t, "slot", slots)
-	await(t, "the limit is counted", func() bool { return r.conn.p.metrics.limits[limitHeld].Load() > 0 })
+	await(t, "the limit is counted", func() bool { return r.conn.p.metrics.limits.counted[limitHeld].Load() > 0 })
+	var log logLines
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.conn.p.metrics.limits.run(over, &Config{MaxHeldBytes: 100, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if log.count("limit=max_held_bytes value=100") != 1 {
+		t.Errorf("the log does not say that the limit was hit: %s", &log.buf)
+	}
 	r.conn.mu.Lock()
 	held := r.conn.held
 	r.conn.mu.Unlock()

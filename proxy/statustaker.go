@@ -94,7 +94,7 @@ func (p *Proxy) showLoad(s *Status) {
 		s.Traffic.Requests += m.requests[i].Load()
 	}
 	s.Memory = MemoryStatus{RequestBytes: m.buffered[bufferedRequests].Load(), AnswerBytes: m.buffered[bufferedAnswers].Load(), MaxBytes: int64(p.cfg.MaxBufferedBytes)}
-	s.LimitsHit = m.limits.some()
+	s.LimitsHit = m.limits.counted.some()
 }
 
 func (p *Proxy) showDrain(s *Status) {

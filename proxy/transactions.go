@@ -20,7 +20,7 @@ func (f *fencing) addPartitions(c *conn, book *ruleBook, h wire.RequestHeader, f
 		return false, nil
 	}
 	if most := c.p.cfg.MaxAddPartitionsBytes; len(frame) > most {
-		f.metrics.limit(limitAddPartitions)
+		f.metrics.limit(limitAddPartitions, "remote", c.remote(), "bytes", len(frame))
 		return false, malformed(reasonTooLarge, "AddPartitionsToTxn of %d bytes, at most %d", len(frame), most)
 	}
 	request := kmsg.NewPtrAddPartitionsToTxnRequest()

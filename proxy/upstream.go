@@ -104,7 +104,7 @@ func (d *downlink) relay() error {
 // whole makes the next answer contiguous.
 func (d *downlink) whole(total int) ([]byte, error) {
 	if total-4 > d.c.p.cfg.MaxRewrittenBytes {
-		d.c.p.metrics.limit(limitRewritten)
+		d.c.p.metrics.limit(limitRewritten, "remote", d.c.remote(), "bytes", total)
 		return nil, fmt.Errorf("%w: %d bytes", errAnswerTooLarge, total)
 	}
 	if len(d.in.Bytes())-d.ready < total {
@@ -201,7 +201,7 @@ func (d *downlink) pass(a answer, total int) error {
 		return d.claimed(a, total)
 	}
 	if !c.mayHold(total) {
-		c.p.metrics.limit(limitHeld)
+		c.p.metrics.limit(limitHeld, "remote", c.remote(), "bytes", total)
 		d.flush()
 		if err := c.awaitClaim(a.slot); err != nil {
 			d.lose(a)
