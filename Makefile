@@ -81,10 +81,11 @@ model: ## the model of the fence under random faults, on all cores; how many ste
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME
-	@found=0; \
+	@built=$$(mktemp -d); trap 'rm -rf "$$built"' EXIT; corpus=$$($(GO) env GOCACHE)/fuzz; module=$$($(GO) list -m); found=0; \
 	while IFS=: read -r file target; do \
-	  found=$$((found+1)); echo "fuzz $$target in $$(dirname $$file) for $(FUZZTIME)"; \
-	  $(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "./$$(dirname $$file)"; \
+	  found=$$((found+1)); dir=$$(dirname $$file); binary=$$built/$${dir//\//-}; echo "fuzz $$target in $$dir for $(FUZZTIME)"; \
+	  if [ ! -e $$binary ]; then $(GO) test -c -fuzz=. -o $$binary ./$$dir; fi; \
+	  (cd $$dir && $$binary -test.run='^$$' -test.fuzz="^$$target\$$" -test.fuzztime=$(FUZZTIME) -test.fuzzcachedir=$$corpus/$$module/$$dir); \
 	done < <(git ls-files -co --exclude-standard '*_test.go' | xargs grep -oE '^func Fuzz[A-Za-z0-9_]*' /dev/null | sed 's/func //'); \
 	if [ $$found = 0 ]; then echo "no fuzz target found"; exit 1; fi; \
 	echo "$$found fuzz targets passed"
