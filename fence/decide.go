@@ -206,7 +206,7 @@ func (p *Partition) send(now ps.Now, t *Ticket, v ps.View, e Effect) {
 	t.used = v
 	p.wakeAt(p.answerDue(t))
 	p.upstream = append(p.upstream, t)
-	p.counts.Attempts++
+	p.state.Counts().Attempts++
 	// Batches before it in the queue were looked at while it was not in flight.
 	p.reach.known = false
 	p.changed = p.changed || p.tickets[0] != t

@@ -40,8 +40,6 @@ type Partition struct {
 	racers  racers
 	// tallied counts the effects of this event that senders knows of.
 	tallied int
-	// counts is for Counts.
-	counts Counts
 	// ackTime is a moving average of the time from sending to acknowledgement.
 	ackTime time.Duration
 	// pass counts the passes in which open transmissions were marked with it
@@ -244,7 +242,7 @@ func (p *Partition) appendOf(t *Ticket, at ps.Offset) ps.Append {
 // sequence is not the next one. The view was wrong, or another proxy was
 // faster. Which it was, a view that is read from now on tells.
 func (p *Partition) refusedBySequence(now ps.Now, t *Ticket) {
-	p.counts.LostRaces++
+	p.state.Counts().LostRaces++
 	p.state.Refused(now.Instant, t.used)
 	p.lostTurn(now)
 	if p.othersOpen(t) {
@@ -370,7 +368,7 @@ func (p *Partition) decide(t *Ticket, v Verdict) {
 	}
 	t.phase = done
 	p.changed = true
-	p.counts.decided(v.Kind)
+	p.count(v.Kind)
 	p.effects = append(p.effects, Effect{Kind: Decide, Ticket: t, Verdict: v})
 }
 

@@ -4,32 +4,6 @@ import (
 	ps "github.com/offsetproxy/offsetproxy/partitionstate"
 )
 
-// Counts is what has happened in a partition since its Partition was made.
-type Counts struct {
-	// Attempts are transmissions of batches to a broker.
-	Attempts uint64
-	// LostRaces are those that the broker refused because of their sequence:
-	// somebody else was faster.
-	LostRaces uint64
-	// Appended are batches that were decided as Won, replays among them.
-	Appended uint64
-	// Refused are batches that were decided as Taken, NotReached or
-	// PredecessorRefused.
-	Refused uint64
-	// Decided are all that were decided, those above among them.
-	Decided uint64
-}
-
-func (c *Counts) decided(k Kind) {
-	c.Decided++
-	switch k {
-	case Won:
-		c.Appended++
-	case Taken, NotReached, PredecessorRefused:
-		c.Refused++
-	}
-}
-
 // TurnHolder says whose turn it is to append, as far as this proxy has noticed.
 type TurnHolder int
 
@@ -70,9 +44,6 @@ type Standing struct {
 	Losing int
 }
 
-// Counts is what has happened so far.
-func (p *Partition) Counts() *Counts { return &p.counts }
-
 // Standing is how the partition stands. It costs the same however many batches there
 // are.
 func (p *Partition) Standing(now ps.Instant) Standing {
@@ -101,4 +72,14 @@ func (p *Partition) turnHolder(now ps.Instant) TurnHolder {
 		return TurnOurs
 	}
 	return TurnOthers
+}
+
+// count counts a verdict.
+func (p *Partition) count(k Kind) {
+	switch c := p.state.Counts(); k {
+	case Won:
+		c.Appended++
+	case Taken, NotReached, PredecessorRefused:
+		c.Refused++
+	}
 }

@@ -67,7 +67,7 @@ func TestCountsFollowARace(t *testing.T) {
 		t.Errorf("after a lost race: got %v, want the turn with others", w.Standing(w.at.Instant).Turn)
 	}
 	w.taken(t)
-	if got, want := *w.Counts(), (Counts{Attempts: 2, LostRaces: 1, Appended: 1, Refused: 1, Decided: 2}); got != want {
+	if got, want := *w.State().Counts(), (ps.Counts{Attempts: 2, LostRaces: 1, Appended: 1, Refused: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

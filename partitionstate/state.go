@@ -46,6 +46,7 @@ type State struct {
 	openAt    map[uint64]int32
 
 	refusals *refusals // nil: none since the last success
+	counts   Counts
 
 	producers producers
 	// triedUpTo is behind the last offset at which a batch of unknown fate that may

@@ -220,6 +220,8 @@ func (f *fencing) lane(key ps.Key) *lane {
 		}
 		l.counts = f.metrics.topics.of(key.Topic)
 		l.producers = l.part.State().Producers()
+		c := l.part.State().Counts()
+		l.attempts, l.lostRaces, l.shown = c.Attempts, c.LostRaces, c.All()
 		if f.lanes[key] = l; len(f.lanes) == 1 {
 			f.stir()
 		}

@@ -89,7 +89,7 @@ func (l *lane) stepFor(made *claims, at ps.Now, event func(*fence.Partition, ps.
 
 // countContentionLocked counts what came of the partition's races in the metrics.
 func (l *lane) countContentionLocked() {
-	c := l.part.Counts()
+	c := l.part.State().Counts()
 	if c.Attempts != l.attempts {
 		l.f.metrics.attempts.Add(int64(c.Attempts - l.attempts))
 		l.attempts = c.Attempts

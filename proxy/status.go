@@ -49,10 +49,9 @@ type Status struct {
 	// Topics are those under a rule with which something is wrong.
 	Topics []TopicStatus `json:"topics"`
 	// TopicsUnserved is how many topics under a rule cannot be fenced, so that
-	// Produce to them is refused, and TopicsWeak how many can lose acknowledged
-	// records. Not all of them may be among Topics.
+	// Produce to them is refused. Not all of them may be among Topics.
 	TopicsUnserved int64 `json:"topics_unserved"`
-	// TopicsWeak is told with TopicsUnserved.
+	// TopicsWeak is how many topics under a rule can lose acknowledged records.
 	TopicsWeak int64 `json:"topics_weak"`
 	// Partitions are fenced ones: those of unknown fate first, then those in which
 	// most has happened since the last Status, then idle ones, the last used first.
@@ -78,7 +77,7 @@ type Status struct {
 
 // ConnectionStatus counts connections of clients.
 type ConnectionStatus struct {
-	// Open is how many are open, and Max how many may be.
+	// Open is how many are open.
 	Open int64 `json:"open"`
 	// Max is limits.max_connections.
 	Max int `json:"max"`
@@ -90,9 +89,9 @@ type ConnectionStatus struct {
 type TrafficStatus struct {
 	// Requests is how many came from clients.
 	Requests int64 `json:"requests"`
-	// BytesIn are of requests, and BytesOut of answers.
+	// BytesIn are the bytes of requests.
 	BytesIn int64 `json:"bytes_in"`
-	// BytesOut are of answers.
+	// BytesOut are the bytes of answers.
 	BytesOut int64 `json:"bytes_out"`
 	// DialErrors is how many connections to brokers could not be opened.
 	DialErrors int64 `json:"dial_errors"`
@@ -103,7 +102,7 @@ type TrafficStatus struct {
 
 // MemoryStatus is the memory for frames of all connections together.
 type MemoryStatus struct {
-	// RequestBytes and AnswerBytes are in use.
+	// RequestBytes are in use for requests.
 	RequestBytes int64 `json:"request_bytes"`
 	// AnswerBytes are in use for answers.
 	AnswerBytes int64 `json:"answer_bytes"`
@@ -152,10 +151,9 @@ type BrokerStatus struct {
 	State string `json:"state"`
 	// ReachedAt is when a connection was opened last; nil: never.
 	ReachedAt *time.Time `json:"reached_at,omitempty"`
-	// FailedAt is when one could not be opened last; nil: never. Failure says why, if
-	// that was after ReachedAt.
+	// FailedAt is when one could not be opened last; nil: never.
 	FailedAt *time.Time `json:"failed_at,omitempty"`
-	// Failure is told with FailedAt.
+	// Failure says why, if that was after ReachedAt.
 	Failure string `json:"failure,omitempty"`
 	// MarksBy is how it marks duplicates, as the metric offsetproxy.brokers names it.
 	MarksBy string `json:"marks_by"`
@@ -180,28 +178,27 @@ type AppendStatus struct {
 	// Outcomes is how many there were, by what became of them, as the metric
 	// offsetproxy.appends names it. All names are there.
 	Outcomes map[string]int64 `json:"outcomes"`
-	// Retries, Refusals and Observed go into detail, as the metrics
-	// offsetproxy.appends.retries, offsetproxy.appends.refusals and
-	// offsetproxy.observed do; names that count nothing are left out.
+	// Retries are those given back to be sent again, by reason, as the metric
+	// offsetproxy.appends.retries names it, if there were any.
 	Retries map[string]int64 `json:"retries"`
-	// Refusals is told with Retries.
+	// Refusals are those refused before the fence, by reason, as the metric
+	// offsetproxy.appends.refusals names it, if there were any.
 	Refusals map[string]int64 `json:"refusals"`
-	// Observed is told with Retries.
+	// Observed are those under a rule that only observes, by what the fence would have
+	// said, as the metric offsetproxy.observed names it, if there were any.
 	Observed map[string]int64 `json:"observed"`
-	// Attempts is how many transmissions to brokers there were, and LostRaces how many
-	// of them the broker refused since somebody else was faster. Attempts by won and
-	// replayed outcomes is what contention costs.
+	// Attempts is how many transmissions to brokers there were. How many there are for
+	// each append is what contention costs.
 	Attempts int64 `json:"attempts"`
-	// LostRaces is told with Attempts.
+	// LostRaces is how many of them the broker refused since somebody else was faster.
 	LostRaces int64 `json:"lost_races"`
 	// Pauses is how often a partition was left to other proxies for a moment.
 	Pauses int64 `json:"pauses"`
 	// Unknown is how many transmissions are of unknown fate now.
 	Unknown int64 `json:"unknown"`
-	// Waiting and Upstream are the batches that are not decided now: that wait here,
-	// and that are on their way to a broker.
+	// Waiting is how many batches wait in the proxy now.
 	Waiting int64 `json:"waiting"`
-	// Upstream is told with Waiting.
+	// Upstream is how many batches are on their way to a broker now.
 	Upstream int64 `json:"upstream"`
 	// Views is how many readings of the ends of partitions there were, by how they
 	// ended.
@@ -235,36 +232,33 @@ type PartitionStatus struct {
 	State string `json:"state"`
 	// Why explains held, unknown and closed.
 	Why string `json:"why,omitempty"`
-	// NextOffset is the next free offset as this proxy knows it; NextKnown: by a
-	// view, else it is a lower bound.
+	// NextOffset is the next free offset as this proxy knows it.
 	NextOffset int64 `json:"next_offset"`
-	// NextKnown is told with NextOffset.
+	// NextKnown: NextOffset was read or acknowledged; else it is a lower bound.
 	NextKnown bool `json:"next_known"`
 	// CommittedEnd is the largest committed end that was seen.
 	CommittedEnd int64 `json:"committed_end"`
 	// ViewAgeMillis is how old the view is; −1: there is none.
 	ViewAgeMillis int64 `json:"view_age_ms"`
-	// Leader is the node id of the leader by the view, and LeaderEpoch its epoch; −1:
-	// not known.
+	// Leader is the node id of the leader by the view; −1: not known.
 	Leader int32 `json:"leader"`
-	// LeaderEpoch is told with Leader.
+	// LeaderEpoch is its epoch; −1: not known.
 	LeaderEpoch int32 `json:"leader_epoch"`
-	// Waiting is how many batches wait here, Upstream how many are on their way to
-	// the broker, and Unknown how many transmissions are of unknown fate.
+	// Waiting is how many batches wait in the proxy.
 	Waiting int `json:"waiting"`
-	// Upstream is told with Waiting.
+	// Upstream is how many batches are on their way to the broker.
 	Upstream int `json:"upstream"`
-	// Unknown is told with Waiting.
+	// Unknown is how many transmissions are of unknown fate.
 	Unknown int `json:"unknown"`
 	// Turn is free (no other writer was noticed of late), ours, pausing (left to
 	// others for a moment) or others.
 	Turn string `json:"turn"`
 	// Losing is how many connections lost the race for the last place they came for.
 	Losing int `json:"losing"`
-	// Attempts, LostRaces, Appended and Refused count since the partition came in use
-	// after it was idle; see AppendStatus.
+	// Attempts is how many transmissions to brokers there were. This and the counts
+	// below go on for as long as the partition is remembered (limits.idle_views).
 	Attempts uint64 `json:"attempts"`
-	// LostRaces is told with Attempts.
+	// LostRaces is how many of them the broker refused since somebody else was faster.
 	LostRaces uint64 `json:"lost_races"`
 	// Appended is how many batches were appended, replays among them.
 	Appended uint64 `json:"appended"`
@@ -277,9 +271,9 @@ type PartitionStatus struct {
 type EventStatus struct {
 	// At is when it was noticed.
 	At time.Time `json:"at"`
-	// Topic and Partition are where.
+	// Topic is where.
 	Topic string `json:"topic"`
-	// Partition is told with Topic.
+	// Partition is where.
 	Partition int32 `json:"partition"`
 	// What says what has happened.
 	What string `json:"what"`

@@ -82,7 +82,7 @@ func TestStatusKeepsIdlePartitions(t *testing.T) {
 	wantResult(t, r.dial().one(2, conditional(0, "a")), 0, 0, "")
 	r.await("the lane is put away", func() bool { return r.lanes() == 0 })
 	s := r.freshStatus()
-	if got := s.partitionOf(t, "fenced", 2); got.State != partitionIdle || got.NextOffset != 1 || got.Leader != 0 || !got.NextKnown {
+	if got := s.partitionOf(t, "fenced", 2); got.State != partitionIdle || got.NextOffset != 1 || got.Appended != 1 || got.Leader != 0 || !got.NextKnown {
 		t.Errorf("got %+v", got)
 	}
 	if s.PartitionsInUse != 0 || s.PartitionsIdle != 1 || s.PartitionsLeftOut != 0 {
@@ -90,8 +90,8 @@ func TestStatusKeepsIdlePartitions(t *testing.T) {
 	}
 	// In use again, it is not shown twice.
 	wantResult(t, r.dial().one(2, conditional(1, "b")), 0, 1, "")
-	if s := r.freshStatus(); len(s.Partitions) != 1 {
-		t.Errorf("got %+v", s.Partitions)
+	if s := r.freshStatus(); len(s.Partitions) != 1 || s.Partitions[0].Appended != 2 || s.Appends.Attempts != 2 {
+		t.Errorf("got %+v, %d attempts", s.Partitions, s.Appends.Attempts)
 	}
 }
 
@@ -259,7 +259,7 @@ func manyLanes(t testing.TB, n int) *Proxy {
 	}
 	for i := range n {
 		l := p.fencing.lane(ps.Key{Topic: fmt.Sprintf("topic-%05d", i/10), Partition: int32(i % 10)})
-		l.part.Counts().Attempts = uint64(i)
+		l.part.State().Counts().Attempts = uint64(i)
 	}
 	return p
 }

@@ -36,7 +36,8 @@ func (r *eventRing) note(key ps.Key, what string) {
 func (r *eventRing) newestFirst() []EventStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := slices.Concat([]EventStatus{}, r.kept[r.next:], r.kept[:r.next])
+	list := append(make([]EventStatus, 0, len(r.kept)), r.kept[r.next:]...)
+	list = append(list, r.kept[:r.next]...)
 	slices.Reverse(list)
 	return list
 }

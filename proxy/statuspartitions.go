@@ -41,6 +41,7 @@ type resting struct {
 	view      ps.View
 	hasView   bool
 	committed ps.Offset
+	counts    ps.Counts
 }
 
 // restingBook remembers the partitions that became idle last, since the cache of
@@ -56,7 +57,7 @@ func newRestingBook() *restingBook {
 }
 
 func restingOf(s *ps.State) resting {
-	r := resting{committed: s.LowerBound()}
+	r := resting{committed: s.LowerBound(), counts: *s.Counts()}
 	r.view, r.hasView = s.View()
 	return r
 }
@@ -65,7 +66,7 @@ func restingOf(s *ps.State) resting {
 type laneGlance struct {
 	lane     *lane
 	standing fence.Standing
-	counts   fence.Counts
+	counts   ps.Counts
 	activity uint64
 	busy     bool
 	last     ps.Instant
@@ -88,10 +89,10 @@ func (l *lane) glance(g *laneGlance, at ps.Instant) bool {
 		return false
 	}
 	defer l.mu.Unlock()
-	g.lane, g.last, g.counts = l, l.last, *l.part.Counts()
+	g.lane, g.last, g.counts = l, l.last, *l.part.State().Counts()
 	g.standing = l.part.Standing(max(l.last, at))
-	g.activity = g.counts.Attempts + g.counts.Decided - l.shown
-	l.shown = g.counts.Attempts + g.counts.Decided
+	g.activity = g.counts.All() - l.shown
+	l.shown = g.counts.All()
 	return true
 }
 
@@ -170,6 +171,7 @@ func (f *fencing) appendResting(s *Status, at ps.Instant) {
 		r, _ := f.rested.Peek(key)
 		shown := PartitionStatus{Topic: key.Topic, Partition: key.Partition, State: partitionIdle, Turn: turnNames[fence.TurnFree]}
 		shown.end(r.view, r.hasView, r.committed, at)
+		shown.count(&r.counts)
 		s.Partitions = append(s.Partitions, shown)
 	}
 }
@@ -185,6 +187,10 @@ func (p *PartitionStatus) end(v ps.View, known bool, committed ps.Offset, at ps.
 	}
 }
 
+func (p *PartitionStatus) count(c *ps.Counts) {
+	p.Attempts, p.LostRaces, p.Appended, p.Refused = c.Attempts, c.LostRaces, c.Appended, c.Refused
+}
+
 func (g *laneGlance) status(problems map[string]TopicStatus, at ps.Instant) PartitionStatus {
 	key := g.lane.key
 	p := PartitionStatus{Topic: key.Topic, Partition: key.Partition, Turn: turnNames[g.standing.Turn]}
@@ -196,7 +202,7 @@ func (g *laneGlance) status(problems map[string]TopicStatus, at ps.Instant) Part
 	at = max(at, g.last)
 	p.end(n.View, n.HasView, n.CommittedEnd, at)
 	p.Waiting, p.Upstream, p.Unknown, p.Losing = n.Undecided-n.Upstream, n.Upstream, n.Unknown, n.Losing
-	p.Attempts, p.LostRaces, p.Appended, p.Refused = g.counts.Attempts, g.counts.LostRaces, g.counts.Appended, g.counts.Refused
+	p.count(&g.counts)
 	p.State, p.Why = partitionOpen, ""
 	switch topic := problems[key.Topic]; {
 	case topic.Refusal != "" && !topic.Observed:

@@ -146,8 +146,8 @@ func (d *demoReport) forPrograms() demoJSON {
 }
 
 // thousands writes a count with commas.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
+func thousands[N int | int64](n N) string {
+	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}

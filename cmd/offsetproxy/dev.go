@@ -9,6 +9,7 @@ import (
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
 	"github.com/offsetproxy/offsetproxy/internal/embedded"
+	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 // embeddedBrokers is the size of the embedded cluster of dev and demo.
@@ -18,6 +19,7 @@ type devCmd struct {
 	Listen     string `help:"Address of the proxy; its brokers are on the ports that follow." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
 	Topic      string `help:"Topic to create, whose appends must be conditional." default:"events" placeholder:"NAME"`
 	Partitions int32  `help:"Its partitions." default:"3"`
+	Admin      string `help:"Address of the status page and metrics; empty: none." default:"127.0.0.1:0" placeholder:"HOST:PORT"`
 	logFlags   `set:"log_level=warn"`
 }
 
@@ -58,18 +60,36 @@ func (c *devCmd) Run(env *environment) error {
 		return err
 	}
 	settings.Proxy.Logger = newLogger(env.stderr, settings.LogLevel, settings.LogFormat)
-	p, err := startProxy(env.ctx, settings.Proxy)
+	told, err := startTelemetry(env.ctx, c.Admin != "", settings.Proxy.Logger)
+	if err != nil {
+		return err
+	}
+	defer told.close()
+	settings.Proxy.Meter, settings.Proxy.Tracing = told.meter, told.tracing
+	var admin *adminServer
+	if c.Admin != "" {
+		if admin, err = startAdmin(c.Admin, false, told.registry, settings.Proxy.Logger); err != nil {
+			return err
+		}
+		admin.openStatusPage(statusSource{}, settings.Proxy.Logger)
+	}
+	return errors.Join(c.serve(env, settings.Proxy, cluster, admin, told), admin.close())
+}
+
+// serve runs the proxy until the context ends.
+func (c *devCmd) serve(env *environment, cfg proxy.Config, cluster *embedded.Cluster, admin *adminServer, told *telemetry) error {
+	p, err := startProxy(env.ctx, cfg, admin, told)
 	if errors.Is(err, errInterrupted) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.welcome(env.stdout, p, cluster)
+	c.welcome(env.stdout, p, cluster, admin)
 	return p.wait(env.ctx)
 }
 
-func (c *devCmd) welcome(w io.Writer, p *runningProxy, cluster *embedded.Cluster) {
+func (c *devCmd) welcome(w io.Writer, p *runningProxy, cluster *embedded.Cluster, admin *adminServer) {
 	fmt.Fprintf(w, "proxy     %s, the bootstrap server for any Kafka client\n", p.Addr())
 	addrs := p.BrokerAddrs()
 	for _, node := range slices.Sorted(maps.Keys(addrs)) {
@@ -77,6 +97,9 @@ func (c *devCmd) welcome(w io.Writer, p *runningProxy, cluster *embedded.Cluster
 	}
 	for _, addr := range cluster.Addrs() {
 		fmt.Fprintf(w, "embedded  %s, around the proxy: to look at, not to write to\n", addr)
+	}
+	if admin != nil {
+		fmt.Fprintf(w, "status    http://%s/, what goes on, live\n", admin.addr())
 	}
 	fmt.Fprintf(w, "topic     %s, %d partitions, only conditional appends\n\n", c.Topic, c.Partitions)
 	at := fmt.Sprintf("--bootstrap %s --topic %s", p.Addr(), quote(c.Topic))

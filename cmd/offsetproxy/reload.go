@@ -36,6 +36,8 @@ type reloader struct {
 	agreed  *agreed
 
 	reloads reloadCounts
+	// lastRefused is the last configuration that was refused; nil: none was.
+	lastRefused atomic.Pointer[refusedReload]
 }
 
 // rulesInForce is what is shown of the rules.
@@ -97,6 +99,7 @@ func (r *reloader) reload(p *proxy.Proxy) {
 	}
 	if err != nil {
 		r.reloads.note(true)
+		r.lastRefused.Store(refusedBy(err))
 		r.logger.Error("configuration refused, so the one before stays in force: mend the file and send SIGHUP again", "file", r.file, "problems", problems(err))
 		return
 	}

@@ -125,6 +125,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 			return err
 		}
 		admin.handle("GET "+agreementPath, reloads.agreed)
+		admin.openStatusPage(statusSource{reloads: reloads, certs: certs, users: users, unsafe: c.Unsafe}, logger)
 		logger.Info("admin endpoints open", "admin", admin.addr())
 	}
 	watching, endWatching := context.WithCancel(env.ctx)
