@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 
 	// For readers: only what a user of Kafka has.
 	"examples/go": {},
+	"examples/patterns/commitlog": {},
 
 	// Tests of the image and of the manifests.
 	"deploy": {},
