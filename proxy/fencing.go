@@ -49,15 +49,17 @@ type fencing struct {
 	retake func(*ruleBook) *ruleBook
 	// carry, if not nil, gives what takes a connection's pieces upstream. It is for
 	// tests.
-	carry   func(*conn) carrier
-	topics  *topicBook
-	warned  *onceByTopic // of observed topics that could not be fenced
-	refused *onceByTopic // of topics that are not served
-	denied  *onceByTopic // of topics that may not be read
-	weak    *onceByTopic // of topics that can lose acknowledged records
-	logger  *slog.Logger
-	metrics *metrics
-	tracing *Tracing // nil: nothing is traced
+	carry  func(*conn) carrier
+	topics *topicBook
+	warned *onceByTopic // of observed topics that could not be fenced
+	// forewarned is what an observed topic's batches would be refused for, with its name.
+	forewarned *onceByTopic
+	refused    *onceByTopic // of topics that are not served
+	denied     *onceByTopic // of topics that may not be read
+	weak       *onceByTopic // of topics that can lose acknowledged records
+	logger     *slog.Logger
+	metrics    *metrics
+	tracing    *Tracing // nil: nothing is traced
 
 	fenceID       int64
 	kinds         *kindBook
@@ -117,6 +119,9 @@ func newFencing(cfg *Config, rules *currentRules, brokers brokerSet, metrics *me
 		return nil, err
 	}
 	if f.warned, err = newOnceByTopic(cfg.MaxTopics); err != nil {
+		return nil, err
+	}
+	if f.forewarned, err = newOnceByTopic(cfg.MaxTopics); err != nil {
 		return nil, err
 	}
 	if f.idle, err = ps.NewCache(cfg.IdleViews, cfg.IdleProducers, func(_ ps.Key, producers int) { metrics.viewEvicted(producers) }); err != nil {

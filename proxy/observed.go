@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"log/slog"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -62,8 +63,7 @@ func (f *fencing) observed(c *conn, view *wire.Produce, p *wire.ProducePartition
 	switch {
 	case code != 0:
 		f.metrics.wouldRefuse(code)
-		f.logger.Debug("observed batch would be refused",
-			"topic", string(p.Topic), "partition", p.Partition, "code", code, "reason", message)
+		f.foreseen(string(p.Topic), p.Partition, refusalName(code), "code", code, "reason", message)
 		return nil
 	case outcome != "":
 		f.metrics.observed[outcome].Add(1)
@@ -167,8 +167,25 @@ func (b *watched) answered(r *wire.ProduceResult) {
 		outcome = outcomeTaken
 	}
 	b.f.metrics.observed[outcome].Add(1)
+	if outcome == outcomeTaken || outcome == outcomeNotReached {
+		b.f.foreseen(b.name, b.partition, outcome, "expected", b.expected, "offset", r.BaseOffset)
+		return
+	}
 	b.f.logger.Debug("observed batch", "topic", b.name, "partition", b.partition,
 		"outcome", outcome, "expected", b.expected, "offset", r.BaseOffset, "code", r.ErrorCode)
+}
+
+// foreseen logs what the fence would refuse: the first time for a topic and an outcome
+// so that an operator sees it by default, and else for who looks closely.
+func (f *fencing) foreseen(topic string, partition int32, outcome string, attrs ...any) {
+	level := debugLevel
+	if f.forewarned.first(topic+" "+outcome, "") { // no topic's name has a space
+		level = slog.LevelInfo
+	}
+	if f.logger.Enabled(f.readings.ctx, level) {
+		f.logger.Log(f.readings.ctx, level, "batch would be refused by a rule that does more than observe; more of its kind are told at level debug",
+			append([]any{"topic", topic, "partition", partition, "outcome", outcome}, attrs...)...)
+	}
 }
 
 func (b *watched) lost() {

@@ -97,6 +97,11 @@ func TestObservedOutcomes(t *testing.T) {
 	if n := r.outcomes(outcomeRefused) + r.outcomes(outcomeWon); n != 0 || r.lanes() != 0 {
 		t.Errorf("%d batches were fenced", n)
 	}
+	// An operator sees the first of each kind and topic, and at level debug the others.
+	const told = " msg=\"batch would be refused by a rule that does more than observe"
+	if info, debug := r.log.count("level=INFO"+told), r.log.count("level=DEBUG"+told); info != 6 || debug != 1 {
+		t.Errorf("%d refusals are told at level info and %d at debug, want 6 and 1", info, debug)
+	}
 }
 
 // Whatever an observed topic is sent goes to the broker as it came, with other

@@ -25,6 +25,10 @@ type appendCmd struct {
 	Header  []string      `help:"A record header; may be repeated." sep:"none" placeholder:"NAME=VALUE"`
 	Timeout time.Duration `help:"How long to try." default:"30s"`
 	Value   *string       `arg:"" optional:"" help:"Value; without it, all of standard input."`
+
+	ExpectedOffsetHeader   string            `help:"Name of that header, if a rule has another; default ${default}." default:"expected-offset" placeholder:"NAME"`
+	ExpectedOffsetEncoding appender.Encoding `help:"How the rule has offsets written: decimal, or int64 (8 bytes, big-endian); default ${default}." enum:"decimal,int64" default:"decimal" placeholder:"ENCODING"`
+	AppendIDHeader         string            `name:"append-id-header" help:"Name of that header; default ${default}." default:"append-id" placeholder:"NAME"`
 }
 
 // Help adds to the command's help.
@@ -77,6 +81,10 @@ func (c *appendCmd) Run(env *environment) error {
 		report.Expected = &record.Expected
 	}
 	code := report.fill(offset, err)
+	if code == exitElsewhere {
+		report.Message = fmt.Sprintf("appended at %d, not at %d: nothing checked the condition. Is %s a proxy where a rule with mode enforce or require, and the header %s as %s, holds for topic %q?",
+			offset, record.Expected, strings.Join(c.Bootstrap, ","), c.ExpectedOffsetHeader, c.ExpectedOffsetEncoding, c.Topic)
+	}
 	if c.Output == outputJSON {
 		if err := printJSON(env.stdout, report); err != nil {
 			return err
@@ -92,8 +100,7 @@ func (c *appendCmd) Run(env *environment) error {
 		if code == exitOK {
 			return nil
 		}
-		return &exitError{code, fmt.Errorf("appended at %d, not at %d: nothing checked the condition. Is %s a proxy where a rule with mode enforce or require, and the header expected-offset, holds for topic %q?",
-			offset, record.Expected, strings.Join(c.Bootstrap, ","), c.Topic)}
+		return &exitError{code, errors.New(report.Message)}
 	case exitRefused:
 		fmt.Fprintln(env.stderr, report.refusal())
 		return &exitError{code: code}
@@ -111,10 +118,14 @@ func (c *appendCmd) Run(env *environment) error {
 // record makes the record of the command line.
 func (c *appendCmd) record(stdin io.Reader) (appender.Record, error) {
 	r := appender.Record{
-		Topic:     c.Topic,
-		Partition: appender.Partition(c.Partition),
-		AppendID:  appender.NewAppendID(),
-		Timestamp: time.Now().UnixMilli(),
+		Topic:                c.Topic,
+		Partition:            appender.Partition(c.Partition),
+		AppendID:             appender.NewAppendID(),
+		Timestamp:            time.Now().UnixMilli(),
+		ExpectedOffsetHeader: c.ExpectedOffsetHeader, Encoding: c.ExpectedOffsetEncoding, AppendIDHeader: c.AppendIDHeader,
+	}
+	if c.ExpectedOffsetHeader == "" || c.AppendIDHeader == "" || c.ExpectedOffsetHeader == c.AppendIDHeader {
+		return r, usage("the two headers of a condition need names, and not the same")
 	}
 	expected, err := strconv.ParseUint(c.Expect, 10, 63)
 	switch {
@@ -136,7 +147,7 @@ func (c *appendCmd) record(stdin io.Reader) (appender.Record, error) {
 		if !ok || name == "" {
 			return r, usage("--header %q is not NAME=VALUE", h)
 		}
-		if name == appender.HeaderExpectedOffset || name == appender.HeaderAppendID {
+		if name == c.ExpectedOffsetHeader || name == c.AppendIDHeader {
 			return r, usage("--header %s: append sets this header itself", name)
 		}
 		r.Headers = append(r.Headers, appender.Header{Name: name, Value: []byte(value)})

@@ -70,6 +70,48 @@ func TestAppendAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestAppendAsARuleHasIt: other names of headers, and offsets of 8 bytes.
+func TestAppendAsARuleHasIt(t *testing.T) {
+	broker := newScriptedBroker(t, 0)
+	broker.produce = func(r *kmsg.ProduceRequest) *kmsg.ProduceResponse {
+		batch := r.Topics[0].Partitions[0].Records
+		for _, want := range []string{"x-offset\x10\x00\x00\x00\x00\x00\x00\x00\x29", "x-id\x20"} {
+			if !bytes.Contains(batch, []byte(want)) {
+				t.Errorf("the record has no %q: %q", want, batch)
+			}
+		}
+		return produceAnswer(r, 0, 41, "")
+	}
+	args := []string{"append", "--bootstrap", broker.server.Addr(), "--topic", "events", "--expect", "41",
+		"--expected-offset-header", "x-offset", "--expected-offset-encoding", "int64", "--append-id-header", "x-id"}
+	if got := call(t, "", append(args, "v")...); got.code != exitOK || got.stdout != "41\n" {
+		t.Errorf("got %+v, want 41", got)
+	}
+	for _, wrong := range [][]string{
+		append(args, "--header", "x-id=1", "v"), append(args, "--append-id-header", "x-offset", "v"), append(args, "--append-id-header", "", "v"),
+	} {
+		if got := call(t, "", wrong...); got.code != exitUsage {
+			t.Errorf("%q: got %+v, want code %d", wrong, got, exitUsage)
+		}
+	}
+}
+
+// TestAppendElsewhereIsExplained in both forms of output.
+func TestAppendElsewhereIsExplained(t *testing.T) {
+	broker := newScriptedBroker(t, 0)
+	broker.produce = func(r *kmsg.ProduceRequest) *kmsg.ProduceResponse { return produceAnswer(r, 0, 12, "") }
+	args := []string{"append", "--bootstrap", broker.server.Addr(), "--topic", "events", "--expect", "7", "v"}
+	const why = "appended at 12, not at 7: nothing checked the condition"
+	if got := call(t, "", args...); got.code != exitElsewhere || !strings.Contains(got.stderr, why) {
+		t.Errorf("got %+v, want %q", got, why)
+	}
+	got := call(t, "", append(args, "--output", "json")...)
+	var report appendReport
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.code != exitElsewhere || !strings.HasPrefix(report.Message, why) {
+		t.Errorf("got %+v, %v, want %q", got, err, why)
+	}
+}
+
 // withoutID takes out the append-id, which is another one each time.
 func withoutID(s string) string {
 	before, after, found := strings.Cut(s, "append-id ")

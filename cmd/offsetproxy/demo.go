@@ -25,7 +25,7 @@ type demoCmd struct {
 	Duration  time.Duration `help:"How long the writers race." default:"5s"`
 	Writers   int           `help:"How many race, through the proxies in turn." default:"4"`
 	Unsafe    bool          `help:"Proxies check only their cache: shows what the fence is for."`
-	LogLevel  string        `help:"Of the proxies' logs on standard error." enum:"debug,info,warn,error" default:"error" placeholder:"LEVEL"`
+	LogLevel  string        `help:"Of the proxies' logs on standard error: debug, info, warn or error; default ${default}." enum:"debug,info,warn,error" default:"error" placeholder:"LEVEL"`
 }
 
 // Help adds to the command's help.

@@ -16,8 +16,8 @@ import (
 const embeddedBrokers = 3
 
 type devCmd struct {
-	Listen     string `help:"Address of the proxy; its brokers are on the ports that follow." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
-	Topic      string `help:"Topic to create, whose appends must be conditional." default:"events" placeholder:"NAME"`
+	Listen     string `help:"Address of the proxy; its brokers are on the ports that follow; default ${default}." default:"127.0.0.1:9092" placeholder:"HOST:PORT"`
+	Topic      string `help:"Topic to create, whose appends must be conditional; default ${default}." default:"events" placeholder:"NAME"`
 	Partitions int32  `help:"Its partitions." default:"3"`
 	Admin      string `help:"Address of the status page and metrics; empty: none." default:"127.0.0.1:0" placeholder:"HOST:PORT"`
 	logFlags   `set:"log_level=warn"`

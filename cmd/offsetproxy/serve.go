@@ -183,9 +183,18 @@ func serveProxy(ctx context.Context, cfg proxy.Config, admin *adminServer, told 
 func newLogger(w io.Writer, level slog.Level, format config.Format) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if format == config.FormatJSON {
+		opts.ReplaceAttr = durationsAsText
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// durationsAsText has JSON say lengths of time as text does, 10s, and not in nanoseconds.
+func durationsAsText(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		attr.Value = slog.StringValue(attr.Value.Duration().String())
+	}
+	return attr
 }
 
 // listenerList writes where clients are served, by the listeners' names.

@@ -145,6 +145,11 @@ func TestServeFromFlags(t *testing.T) {
 		t.Errorf("append on a topic without a rule: got %+v, want code %d", got, exitElsewhere)
 	}
 	b.stop()
+	// Lengths of time are text in JSON too, and not nanoseconds.
+	var draining struct{ Timeout string }
+	if line := b.await(t, has(`"msg":"draining"`)); json.Unmarshal([]byte(line), &draining) != nil || draining.Timeout != "10s" {
+		t.Errorf("%s: got timeout %q, want 10s", line, draining.Timeout)
+	}
 	if code := <-b.code; code != exitOK {
 		t.Errorf("exit code %d after a drain, want 0", code)
 	}

@@ -13,7 +13,7 @@ import (
 type userCmd struct {
 	Name       string   `arg:"" help:"The user's name." placeholder:"NAME"`
 	Mechanism  []string `help:"SCRAM-SHA-256 or SCRAM-SHA-512, with commas both; default: both." placeholder:"NAME"`
-	Iterations int      `help:"How costly guessing the password is made, 4096 to 1048576." default:"8192" placeholder:"N"`
+	Iterations int      `help:"How costly guessing the password is made, 4096 to 1048576; default ${default}." default:"8192" placeholder:"N"`
 }
 
 // Help adds to the command's help.

@@ -1,6 +1,7 @@
 package appender
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,6 +31,11 @@ type Record struct {
 	Expected Offset
 	// AtEnd: the record may get any offset, and Expected is ignored.
 	AtEnd bool
+	// ExpectedOffsetHeader and AppendIDHeader name the headers of the condition; empty:
+	// HeaderExpectedOffset and HeaderAppendID.
+	ExpectedOffsetHeader, AppendIDHeader string
+	// Encoding is how Expected is written.
+	Encoding Encoding
 	// AppendID is unique to this append and makes it recognisable for ever;
 	// not empty.
 	AppendID []byte
@@ -41,6 +47,22 @@ type Record struct {
 	Headers []Header
 	// Timestamp is the record's, in ms since 1970; not negative.
 	Timestamp int64
+}
+
+// Encoding is how the value of the header with the expected offset is written, as a rule
+// has it. "end" is the same in all.
+type Encoding string
+
+const (
+	// Decimal is ASCII digits; so is the zero value.
+	Decimal Encoding = "decimal"
+	// Int64 is 8 bytes, big-endian.
+	Int64 Encoding = "int64"
+)
+
+// headers are the names of the condition's two.
+func (r *Record) headers() (expectedOffset, appendID string) {
+	return cmp.Or(r.ExpectedOffsetHeader, HeaderExpectedOffset), cmp.Or(r.AppendIDHeader, HeaderAppendID)
 }
 
 // ErrBadRecord means that a Record breaks what its fields say.
@@ -59,8 +81,9 @@ func (r *Record) validate() error {
 	case r.Timestamp < 0:
 		return fmt.Errorf("%w: timestamp %d", ErrBadRecord, r.Timestamp)
 	}
+	expectedOffset, appendID := r.headers()
 	for _, h := range r.Headers {
-		if h.Name == HeaderExpectedOffset || h.Name == HeaderAppendID {
+		if h.Name == expectedOffset || h.Name == appendID {
 			return fmt.Errorf("%w: header %s is set by the append itself", ErrBadRecord, h.Name)
 		}
 	}
@@ -75,10 +98,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// condition is the value of the header expected-offset.
+// condition is the value of the header with the expected offset.
 func (r *Record) condition() []byte {
 	if r.AtEnd {
 		return []byte("end")
+	}
+	if r.Encoding == Int64 {
+		return binary.BigEndian.AppendUint64(nil, uint64(r.Expected))
 	}
 	return strconv.AppendInt(nil, int64(r.Expected), 10)
 }
@@ -86,12 +112,13 @@ func (r *Record) condition() []byte {
 // appendBatch appends r as a record batch (magic 2) of one record, without
 // compression and without a producer id.
 func (r *Record) appendBatch(dst []byte) []byte {
+	expectedOffset, appendID := r.headers()
 	rec := kmsg.Record{
 		Key:   r.Key,
 		Value: r.Value,
 		Headers: []kmsg.Header{
-			{Key: HeaderExpectedOffset, Value: r.condition()},
-			{Key: HeaderAppendID, Value: r.AppendID},
+			{Key: expectedOffset, Value: r.condition()},
+			{Key: appendID, Value: r.AppendID},
 		},
 	}
 	for _, h := range r.Headers {

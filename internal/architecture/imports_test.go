@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/kafkacluster/cmd/kafkacluster": {"internal/kafkacluster"},
 
 	// For readers: only what a user of Kafka has.
-	"examples/go": {},
+	"examples/go":                 {},
 	"examples/patterns/commitlog": {},
 
 	// Tests of the image and of the manifests.

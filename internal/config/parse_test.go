@@ -219,6 +219,12 @@ func TestNotesOnRules(t *testing.T) {
 		{"[{topics: '*', mode: require}, {topics: a, mode: off}]", 1},
 		{"[{topics_regexp: '.*', mode: observe}, {topics: a, mode: off}]", 1},
 		{"[{topics: a, mode: off}, {topics: '*', mode: require}]", 0},
+		{"[{topics: 'a*', mode: require}, {topics: ab, mode: off}]", 1},
+		{"[{topics: 'a*', mode: require}, {topics: 'ab?', mode: off}, {topics: 'b*', mode: off}]", 1},
+		{"[{topics: 'a?', mode: require}, {topics: ab, mode: off}, {topics: abc, mode: off}, {topics: 'a*', mode: off}]", 1},
+		{"[{topics_regexp: 'a|bc', mode: require}, {topics: bc, mode: off}, {topics: abc, mode: off}]", 1},
+		{"[{topics: 'a[bc]', mode: require}, {topics: ab, mode: off}, {topics: 'a[b]', mode: off}]", 1},
+		{"[{topics: 'a b', mode: require}, {topics: 'a/*', mode: off}, {topics: 'a[/]', mode: off}]", 2},
 	} {
 		settings, err := Parse("f.yaml", []byte("bootstrap: k:9092\nrules: "+c.rules))
 		if err != nil {

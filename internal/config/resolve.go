@@ -211,6 +211,10 @@ func (r *resolver) together() {
 	}
 }
 
+// likelyNodes bounds the node ids that a note is worth where no ports were given: beyond
+// it nobody has brokers, or an error in the log tells that one cannot be served.
+const likelyNodes = 100
+
 // besideMetrics checks that a listener's ports are not that of the metrics.
 func (r *resolver) besideMetrics(path string, l *proxy.Listener) {
 	port, v := portOf(r.out.MetricsListen), r.doc.Metrics.Listen
@@ -224,7 +228,7 @@ func (r *resolver) besideMetrics(path string, l *proxy.Listener) {
 	if b := l.BrokerPorts; b.First <= port && port <= b.Last {
 		r.wrong(v, "metrics.listen", "%d is one of %sbroker_ports", port, path)
 	}
-	if of := port - listen - 1; l.BrokerPorts == (proxy.PortRange{}) && l.ServerNames == nil && listen != 0 && 0 <= of && of < 1000 {
+	if of := port - listen - 1; l.BrokerPorts == (proxy.PortRange{}) && l.ServerNames == nil && listen != 0 && 0 <= of && of < likelyNodes {
 		r.note("metrics.listen uses %d, where a broker with node id %d would be served; give %sbroker_ports to keep them apart", port, of, path)
 	}
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +57,52 @@ func (d *Rule) values() []struct {
 		{"expected_offset_header", &d.ExpectedOffsetHeader}, {"expected_offset_encoding", &d.ExpectedOffsetEncoding},
 		{"append_id_header", &d.AppendIDHeader}, {"old_timestamps", &d.OldTimestamps},
 	}
+}
+
+// topicCharacters are those that Kafka allows in names of topics.
+const topicCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+// reached notes why a rule holds for no topic, as far as that can be seen from the
+// patterns. everything is a rule that matches all topics, or −1.
+func (r *resolver) reached(i, everything int) {
+	rules := r.out.Proxy.Rules
+	rule := rules[i]
+	name := pattern(rule.Topics, rule.TopicsRegexp)
+	if everything >= 0 {
+		r.note("rules[%d] (%s) is never reached: rules[%d] matches every topic", i, name, everything)
+		return
+	}
+	if rule.Topics == "" || strings.ContainsAny(rule.Topics, `[]\`) {
+		return
+	}
+	if odd := strings.Trim(rule.Topics, topicCharacters+"*?"); odd != "" {
+		r.note("rules[%d] (%s) matches no topic: names of topics have letters, digits, '.', '_' and '-' alone", i, name)
+		return
+	}
+	for j, before := range rules[:i] {
+		if covers(before, rule.Topics) {
+			r.note("rules[%d] (%s) is never reached: rules[%d] (%s) matches all of its topics. Put exceptions first", i, name, j, pattern(before.Topics, before.TopicsRegexp))
+			return
+		}
+	}
+}
+
+// covers reports whether a rule matches every topic that the glob does, without a bracket
+// in it; false: perhaps not.
+func covers(before proxy.Rule, glob string) bool {
+	literal, _, _ := strings.Cut(strings.ReplaceAll(glob, "?", "*"), "*")
+	if start, ok := strings.CutSuffix(before.Topics, "*"); ok && !strings.ContainsAny(start, `*?[]\`) {
+		return strings.HasPrefix(literal, start)
+	}
+	if literal != glob {
+		return false
+	}
+	if before.Topics != "" {
+		matched, err := path.Match(before.Topics, glob)
+		return matched && err == nil
+	}
+	expression, err := regexp.Compile("^(?:" + before.TopicsRegexp + ")$")
+	return err == nil && before.TopicsRegexp != "" && expression.MatchString(glob)
 }
 
 // anyValue is the first setting that the rule has.
@@ -125,9 +173,7 @@ func (r *resolver) rules() {
 		} else {
 			seen[name] = i
 		}
-		if everything >= 0 {
-			r.note("rules[%d] (%s) is never reached: rules[%d] matches every topic", i, name, everything)
-		}
+		r.reached(i, everything)
 		if (rule.Topics == "*" || rule.TopicsRegexp == ".*") && everything < 0 {
 			everything = i
 		}
