@@ -55,7 +55,12 @@ func TestREADMEShowsTheFilesThatAreRun(t *testing.T) {
 }
 
 var (
-	link       = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link         = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	innerLink    = regexp.MustCompile(`\]\(#([^)]+)\)`)
+	heading      = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_-]`)
+	htmlAnchor   = regexp.MustCompile(`<a id="([^"]+)"></a>`)
+
 	makeTarget = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)\b`)
 	codeSpan   = regexp.MustCompile("(?s)```.*?```|`[^`]+`")
 )
@@ -80,9 +85,36 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 			target := filepath.Join("../..", filepath.Dir(document), found[1])
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", document, found[1], err)
+				continue
+			}
+			if anchor := strings.TrimPrefix(found[2], "#"); anchor != "" && strings.HasSuffix(found[1], ".md") && !anchors(t, target)[anchor] {
+				t.Errorf("%s links to %s#%s, which has no such heading", document, found[1], anchor)
+			}
+		}
+		for _, found := range innerLink.FindAllStringSubmatch(read(t, document), -1) {
+			if !anchors(t, filepath.Join("../..", document))[found[1]] {
+				t.Errorf("%s links to its heading #%s, which it does not have", document, found[1])
 			}
 		}
 	}
+}
+
+// anchors are what links into a document may name: its headings, as they are shown on
+// the web, and what it has as HTML.
+func anchors(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(string(text), -1) {
+		all[notInAnchors.ReplaceAllString(strings.ReplaceAll(strings.ToLower(found[1]), " ", "-"), "")] = true
+	}
+	for _, found := range htmlAnchor.FindAllStringSubmatch(string(text), -1) {
+		all[found[1]] = true
+	}
+	return all
 }
 
 func TestDocumentsNameTargetsThatExist(t *testing.T) {
