@@ -61,7 +61,7 @@ func TestExamplePatterns(t *testing.T) {
 				return topic
 			}
 			t.Run("with a rule", func(t *testing.T) {
-				topic := create(t, ruled + p.directory)
+				topic := create(t, ruled+p.directory)
 				p.contend(t, argv, proxies, topic)
 				if err := p.holds(readPartitions(t, topic, p.partitions)); err != nil {
 					t.Error(err)
