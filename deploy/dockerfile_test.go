@@ -185,11 +185,17 @@ func (s stage) build(t *testing.T, checkout, src string, arguments map[string]st
 	return workdir
 }
 
-// buildEnvironment is that of the image with Go, but for where Go keeps what it has
-// downloaded and compiled: nothing of the machine's settings of Go.
+// Settings of the machine that a build here shares: where Go keeps what it has downloaded
+// and compiled, and how it gets at what is missing.
+var (
+	sharedOfGo     = []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE"}
+	sharedOfSystem = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+
+// buildEnvironment is that of the image with Go, but for what is shared.
 func buildEnvironment(t *testing.T) []string {
 	t.Helper()
-	output, err := exec.Command("go", "env", "-json", "GOROOT", "GOCACHE", "GOMODCACHE", "GOPROXY").Output()
+	output, err := exec.Command("go", append([]string{"env", "-json", "GOROOT"}, sharedOfGo...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +206,13 @@ func buildEnvironment(t *testing.T) []string {
 	env := []string{
 		"PATH=" + filepath.Join(settings["GOROOT"], "bin") + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "GOTOOLCHAIN=local",
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY"} {
+	for _, name := range sharedOfGo {
 		env = append(env, name+"="+settings[name])
+	}
+	for _, name := range sharedOfSystem {
+		if value, set := os.LookupEnv(name); set {
+			env = append(env, name+"="+value)
+		}
 	}
 	return env
 }
