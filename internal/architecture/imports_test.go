@@ -65,6 +65,7 @@ var testMayImport = map[string][]string{
 	"proxy/prober":          {"internal/kafkatest", "internal/embedded"},
 	"cmd/offsetproxy":       {"internal/certtest", "internal/kafkatest"},
 	"internal/tlsfiles":     {"internal/certtest"},
+	"internal/doctor":       {"internal/certtest"},
 	"e2e":                   {"internal/certtest"},
 	"bench":                 {"internal/embedded"},
 	"internal/verify":       {"internal/kafkatest", "internal/embedded", "proxy"},

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -138,6 +139,9 @@ func failureOf(err error) Failure {
 	var code *kerr.Error
 	if errors.As(err, &code) {
 		return Failure{code.Code, err.Error()}
+	}
+	if errors.Is(err, io.EOF) {
+		return Failure{Text: "the connection was closed without an answer, as by brokers that expect TLS, or another login (" + shorten(err.Error()) + ")"}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Failure{Text: "no answer in time"}

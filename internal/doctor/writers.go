@@ -65,10 +65,13 @@ func (j *judge) judgeWritersOf(t ruled) {
 	}
 	forClients := j.Settings.Proxy.Credentials.ForClients
 	var known, strangers []string
+	clients := false // some of those known are
 	for _, w := range writersOf(t.Name, j.ACLs) {
 		switch {
-		case w.principal == own, slices.Contains(j.Word.Writers, w.principal):
+		case w.principal == own:
 			known = append(known, w.String())
+		case slices.Contains(j.Word.Writers, w.principal):
+			known, clients = append(known, w.String()), true
 		default:
 			strangers = append(strangers, w.String())
 		}
@@ -82,7 +85,7 @@ func (j *judge) judgeWritersOf(t ruled) {
 		j.findAnd(TopicWriters, Warning, t.subject(), "Give it ACLs, or set allow.everyone.if.no.acl.found=false.", "it has no ACL, and the brokers set allow.everyone.if.no.acl.found, which may let everybody write")
 	case len(known) == 0:
 		j.find(TopicWriters, OK, t.subject(), "no principal but super users may write it")
-	case forClients:
+	case forClients || !clients:
 		j.find(TopicWriters, OK, t.subject(), "only %s may write it", listed(known))
 	default:
 		j.findAnd(TopicWriters, Note, t.subject(), "Keep them from the brokers by the network, or have the proxies log in for clients (for_clients).",
