@@ -9,9 +9,9 @@ import "time"
 type Status struct {
 	// At is when it was taken.
 	At time.Time `json:"at"`
-	// UptimeSeconds is since when the proxy exists, in seconds.
+	// UptimeSeconds is for how long the proxy has existed, in seconds.
 	UptimeSeconds int64 `json:"uptime_seconds"`
-	// State is ready, not_ready or draining.
+	// State is one of ready, not_ready and draining.
 	State string `json:"state"`
 	// Reason says why it is not ready; empty if it is.
 	Reason string `json:"reason,omitempty"`
@@ -24,7 +24,7 @@ type Status struct {
 	Memory MemoryStatus `json:"memory"`
 	// LimitsHit is how often each limit made a connection wait or end, if it has.
 	LimitsHit map[string]int64 `json:"limits_hit"`
-	// Drain is how far the drain is; nil before it begins.
+	// Drain is how far the drain is; missing before it begins.
 	Drain *DrainStatus `json:"drain,omitempty"`
 
 	// Listeners are where clients come in.
@@ -54,7 +54,7 @@ type Status struct {
 	// TopicsWeak is how many topics under a rule can lose acknowledged records.
 	TopicsWeak int64 `json:"topics_weak"`
 	// Partitions are fenced ones: those of unknown fate first, then those in which
-	// most has happened since the last Status, then idle ones, the last used first.
+	// most has happened since the Status before, then idle ones, the last used first.
 	Partitions []PartitionStatus `json:"partitions"`
 	// PartitionsInUse is how many have something going on, or had within a second
 	// or so.
@@ -79,7 +79,7 @@ type Status struct {
 type ConnectionStatus struct {
 	// Open is how many are open.
 	Open int64 `json:"open"`
-	// Max is limits.max_connections.
+	// Max is how many may be open (limits.max_connections).
 	Max int `json:"max"`
 	// Accepted is how many were accepted so far.
 	Accepted int64 `json:"accepted"`
@@ -106,7 +106,7 @@ type MemoryStatus struct {
 	RequestBytes int64 `json:"request_bytes"`
 	// AnswerBytes are in use for answers.
 	AnswerBytes int64 `json:"answer_bytes"`
-	// MaxBytes is limits.max_buffered.
+	// MaxBytes is how many may be in use (limits.max_buffered).
 	MaxBytes int64 `json:"max_bytes"`
 }
 
@@ -116,7 +116,7 @@ type DrainStatus struct {
 	Accepting bool `json:"accepting"`
 	// ConnectionsLeft is how many are open yet.
 	ConnectionsLeft int `json:"connections_left"`
-	// TimeoutSeconds is limits.drain_timeout.
+	// TimeoutSeconds is how long it may take (limits.drain_timeout).
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 }
 
@@ -147,7 +147,7 @@ type BrokerStatus struct {
 	Addresses map[string]string `json:"addresses"`
 	// InCluster: the cluster named it when it was asked last.
 	InCluster bool `json:"in_cluster"`
-	// State is reached, failing or untried, by the last connection that was opened.
+	// State is one of reached, failing and untried, by the last connection that was opened.
 	State string `json:"state"`
 	// ReachedAt is when a connection was opened last; nil: never.
 	ReachedAt *time.Time `json:"reached_at,omitempty"`
@@ -167,7 +167,7 @@ type RuleStatus struct {
 	Topics string `json:"topics,omitempty"`
 	// TopicsRegexp is the regular expression, if it has one.
 	TopicsRegexp string `json:"topics_regexp,omitempty"`
-	// Mode is off, observe, enforce or require.
+	// Mode is one of off, observe, enforce and require.
 	Mode string `json:"mode"`
 	// Options are the options that differ from their defaults.
 	Options map[string]string `json:"options"`
@@ -226,8 +226,8 @@ type PartitionStatus struct {
 	Topic string `json:"topic"`
 	// Partition is its number.
 	Partition int32 `json:"partition"`
-	// State is open, held (batches wait here), unknown (transmissions are of unknown
-	// fate), closed (batches are given back or refused), idle, or busy (it could not be
+	// State is one of open, held (batches wait here), unknown (transmissions are of unknown
+	// fate), closed (batches are given back or refused), idle, and busy (it could not be
 	// looked at, and all numbers are 0).
 	State string `json:"state"`
 	// Why explains held, unknown and closed.
@@ -250,8 +250,8 @@ type PartitionStatus struct {
 	Upstream int `json:"upstream"`
 	// Unknown is how many transmissions are of unknown fate.
 	Unknown int `json:"unknown"`
-	// Turn is free (no other writer was noticed of late), ours, pausing (left to
-	// others for a moment) or others.
+	// Turn is one of free (no other writer was noticed of late), ours, pausing (left
+	// to others for a moment) and others.
 	Turn string `json:"turn"`
 	// Losing is how many connections lost the race for the last place they came for.
 	Losing int `json:"losing"`

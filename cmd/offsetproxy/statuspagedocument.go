@@ -28,9 +28,9 @@ type statusDocument struct {
 
 	proxy.Status
 
-	// Configuration is what became of the configuration file; nil without one.
+	// Configuration is what became of the configuration file; missing without one.
 	Configuration *configurationStatus `json:"configuration,omitempty"`
-	// Agreement is what all proxies of a cluster must show alike; nil for dev.
+	// Agreement is what all proxies of a cluster must show alike; missing in dev.
 	Agreement *agreementStatus `json:"agreement,omitempty"`
 	// Certificates are those of listeners and towards brokers, by side.
 	Certificates []certificateStatus `json:"certificates"`
@@ -48,7 +48,7 @@ const (
 
 // attention is something that a person should look at.
 type attention struct {
-	// Severity is error, warning or note.
+	// Severity is one of error, warning and note.
 	Severity severity `json:"severity"`
 	// What has happened, and what to do.
 	What string `json:"what"`
