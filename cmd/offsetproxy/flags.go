@@ -33,7 +33,7 @@ type settingFlags struct {
 	SASLPasswordEnv  *string  `name:"sasl-password-env" help:"Environment variable with that user's password." placeholder:"NAME" group:"settings"`
 	SASLTokenFile    *string  `name:"sasl-token-file" help:"File with the token of OAUTHBEARER, read for each login." placeholder:"FILE" group:"settings"`
 	SASLForClients   bool     `name:"sasl-for-clients" help:"Log in for clients too, so that they need no credentials." group:"settings"`
-	MetricsListen    *string  `help:"Serve /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
+	MetricsListen    *string  `help:"Serve a status page, /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
 	Pprof            bool     `help:"Serve profiles of the process there too, under /debug/pprof." group:"settings"`
 
 	Require []string `help:"Conditional appends are fenced, all others refused." sep:"none" placeholder:"RULE" group:"rules"`

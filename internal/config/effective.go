@@ -259,7 +259,7 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		if e.Pprof {
 			profiles = ", /debug/pprof"
 		}
-		line("admin", "http://%s/metrics, /livez, /readyz%s", e.MetricsListen, profiles)
+		line("admin", "http://%s/, /metrics, /livez, /readyz%s", e.MetricsListen, profiles)
 	} else {
 		line("admin", "no metrics endpoint")
 	}
