@@ -85,11 +85,16 @@ func readDocument(t *testing.T, document string) (commands []shellCommand, block
 var (
 	shellWord  = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+`)
 	assignment = regexp.MustCompile(`^[A-Z_0-9]+=`)
+	// substituted is a command whose output a variable gets.
+	substituted = regexp.MustCompile(`^[a-z_]+=\$\((.*)\)$`)
 )
 
 // shellWords gives the words of a command but for comments, redirections and what sets
 // its environment; what stands behind a pipe is a word "|" and what follows.
 func shellWords(text string) []string {
+	if inner := substituted.FindStringSubmatch(text); inner != nil {
+		text = inner[1]
+	}
 	var words []string
 	found := shellWord.FindAllString(text, -1)
 	for i := 0; i < len(found); i++ {
@@ -112,6 +117,7 @@ func TestShellWords(t *testing.T) {
 		"A=1 go run ./x --y 'a b' \"c d\" e\\*f # why": "go|run|./x|--y|a b|c d|e*f",
 		"x user n < in >> out":                         "x|user|n",
 		"a --dry-run | b -f -":                         "a|--dry-run|||b|-f|-",
+		"pods=$(kubectl get -o 'a b')":                 "kubectl|get|-o|a b",
 		"# nothing":                                    "",
 	} {
 		if got := strings.Join(shellWords(text), "|"); got != want {

@@ -139,8 +139,6 @@ func (s *documentShell) run(c *shellCommand) error {
 		return s.startDev(args[1:])
 	case ours && args[0] == "serve":
 		return s.serve(args)
-	case ours && args[0] == "demo":
-		return s.ends(c, append(slices.Clone(args), "--duration", "1s"))
 	case ours && args[0] == "check-config" && exists(args[1]) == nil:
 		return s.ends(c, []string{args[0], "../" + args[1]})
 	case ours && (args[0] == "append" || args[0] == "next") && s.dev != "":

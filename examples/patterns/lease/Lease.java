@@ -56,13 +56,14 @@ public class Lease implements Callable<Void> {
                 while (!leader.equals(name) && !lead()) {
                     Thread.sleep(ThreadLocalRandom.current().nextLong(TTL.toMillis() / 2)); // so that few try at once
                 }
+                long mine = token; // what this leader does elsewhere carries it
                 boolean leading = true;
                 for (int i = 0; leading && i < 3; i++) {
                     leading = append("work"); // renews the lease as well
                 }
                 Thread.sleep(5 * TTL.toMillis());
                 leading = leading && append("work");
-                System.out.println(name + " led with token " + token + (leading ? ", still leads" : ", was replaced meanwhile"));
+                System.out.println(name + " led with token " + mine + (leading ? ", still leads" : ", was replaced meanwhile"));
             }
         }
         return null;
