@@ -45,7 +45,7 @@ build: ## bin/offsetproxy
 
 .PHONY: test
 test: ## all that CI runs
-	@$(call run_steps,check manifests unit fuzz e2e e2e-newest e2e-oldest)
+	@$(call run_steps,check manifests alerts unit fuzz e2e e2e-newest e2e-oldest)
 
 .PHONY: test-full
 test-full: ## test, then all Kafka versions and long runs
@@ -65,6 +65,10 @@ check: ## format, vet, staticcheck, architecture
 manifests: ## deploy/k8s by Kubernetes' own validation
 	@# What it reads lies outside of its module, so that a kept result could be an old one.
 	$(GO) -C deploy/k8s/check test -count=1 -vet=off ./...
+
+.PHONY: alerts
+alerts: ## deploy/prometheus and deploy/grafana by Prometheus' own parsers
+	$(GO) -C deploy/prometheus/check test -count=1 -vet=off ./...
 
 .PHONY: unit
 unit: ## unit tests with the race detector; allocations, memory and the long model without

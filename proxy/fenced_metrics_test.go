@@ -163,3 +163,26 @@ func TestNoMetricsByTopicByDefault(t *testing.T) {
 		t.Errorf("got %v, want nothing", got)
 	}
 }
+
+// Each refusal is one line, for who looks closely, and says nothing of the record.
+func TestRefusalsAreLogged(t *testing.T) {
+	l := newLeader(t, "fenced")
+	r := newFencedRig(t, Config{}, l)
+	c := r.dial()
+	wantResult(t, c.one(0, conditional(0, "secret-a")), 0, 0, "")
+	c.one(0, conditional(0, "secret-b"))
+	c.one(0, conditional(7, "secret-c"))
+	c.one(0, plain("secret-d"))
+	r.awaitQuiet()
+	for line, want := range map[string]int{
+		`level=DEBUG msg="batch not appended" topic=fenced partition=0 expected=0 verdict="taken next 1"`:        1,
+		`level=DEBUG msg="batch not appended" topic=fenced partition=0 expected=7 verdict="not reached next 1"`:  1,
+		`level=DEBUG msg="batch refused" remote=`:                                                                1,
+		`topic=fenced partition=0 code=87 reason="the topic requires an expected-offset header on every record"`: 1,
+		"level=ERROR": 0, "secret": 0,
+	} {
+		if got := r.log.count(line); got != want {
+			t.Errorf("got %d lines with %s, want %d", got, line, want)
+		}
+	}
+}

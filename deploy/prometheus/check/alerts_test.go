@@ -42,7 +42,7 @@ var healthy = []series{
 	{`offsetproxy_topics_unserved`, 0, 0}, {`offsetproxy_config_reload_failed`, 0, 0}, {`offsetproxy_tls_reload_failed`, 0, 0},
 	{`offsetproxy_users_reload_failed`, 0, 0}, {`offsetproxy_upstream_reachable`, 1, 1}, {`offsetproxy_ready`, 1, 1}, {`offsetproxy_draining`, 0, 0},
 	{`offsetproxy_tls_expires_seconds{side="upstream"}`, in(90), in(90)}, {`offsetproxy_limits_hit_total{limit="max_connections"}`, 3, 3},
-	{`offsetproxy_limits_hit_total{limit="max_held_bytes"}`, 0, 3000}, {`offsetproxy_drain_requests_total{result="cut_by_timeout"}`, 0, 0},
+	{`offsetproxy_limits_hit_total{limit="max_held_bytes"}`, 0, 3000}, {`offsetproxy_limits_hit_total{limit="idle_timeout"}`, 0, 300}, {`offsetproxy_drain_requests_total{result="cut_by_timeout"}`, 0, 0},
 	{`offsetproxy_agreement{hash="aa"}`, 1, 1}, {`offsetproxy_agreement{hash="aa", instance="other:9400"}`, 1, 1},
 }
 
