@@ -166,6 +166,7 @@ func groupKinds(version string) []string {
 // well, it is the client's.
 func TestClientMatrix(t *testing.T) {
 	cluster := requireKafka(t)
+	besideOthers(t)
 	if strings.HasPrefix(cluster.Version(), "4.1.") { // where share groups are a preview
 		if _, err := cluster.Tool(t.Context(), "org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", cluster.Bootstrap(),
 			"upgrade", "--feature", "share.version=1"); err != nil {

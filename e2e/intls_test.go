@@ -38,6 +38,9 @@ const (
 func TestInTLS(t *testing.T) {
 	requireKafka(t)
 	needsProgram(t)
+	if !longRuns { // where no broker is restarted under load
+		besideOthers(t)
+	}
 	c := &tlsCluster{authority: certtest.NewAuthority(t, "brokers"), outside: certtest.NewAuthority(t, "outside")}
 	c.start(t)
 	for _, test := range []struct {
@@ -68,7 +71,7 @@ func (c *tlsCluster) start(t *testing.T) {
 	node := newPEMFiles(t)
 	node.write(c.authority, c.authority, "localhost", "127.0.0.1")
 	cluster, err := kafkacluster.Start(t.Context(), kafkacluster.Options{
-		IDs: farNodes, Heap: "512m",
+		IDs: farNodes, Heap: "512m", QuickStart: true,
 		TLS:        &kafkacluster.TLS{Certificate: readText(t, node.cert), Key: readText(t, node.key), Authorities: readText(t, node.ca), ClientAuth: true},
 		Properties: map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"},
 	})

@@ -41,7 +41,7 @@ func startSecured(t *testing.T, properties map[string]string, users ...string) *
 		security.Users = append(security.Users, kafkacluster.Login{User: user, Password: passwordOf(user)})
 	}
 	cluster, err := kafkacluster.Start(t.Context(), kafkacluster.Options{
-		Brokers: securedBrokers, Heap: "512m", Security: security, Properties: properties,
+		Brokers: securedBrokers, Heap: "512m", QuickStart: true, Security: security, Properties: properties,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type upstream struct {
 func startUpstream(ctx context.Context) (*upstream, error) {
 	switch kind := os.Getenv("OFFSETPROXY_E2E"); kind {
 	case "kafka":
-		cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: brokerCount, RelayHost: relayHost, Properties: map[string]string{
+		cluster, err := kafkacluster.Start(ctx, kafkacluster.Options{Brokers: brokerCount, RelayHost: relayHost, QuickStart: true, Properties: map[string]string{
 			// A killed leader is replaced after 9 s by default.
 			"broker.session.timeout.ms":    "6000",
 			"broker.heartbeat.interval.ms": "1000",

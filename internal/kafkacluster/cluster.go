@@ -58,6 +58,9 @@ type Options struct {
 	Properties map[string]string
 	// Heap is the maximum Java heap of a node, as for -Xmx; default 768m.
 	Heap string
+	// QuickStart has nodes start with half of the processor time, and run more slowly
+	// once they have run for long: for tests, not for measurements.
+	QuickStart bool
 	// Security has clients authenticate, and lets them do what ACLs allow. Nil:
 	// anybody may do anything.
 	Security *Security
@@ -80,6 +83,7 @@ type Cluster struct {
 	tools   string // what tools need to be let in; empty: nothing
 	java    javaCommand
 	heap    string
+	quick   bool  // Options.QuickStart
 	relayed []int // ports of the second listeners in the order of the nodes; nil: there are none
 
 	mu     sync.Mutex
@@ -108,7 +112,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{version: options.Version, java: java, heap: options.Heap}
+	c := &Cluster{version: options.Version, java: java, heap: options.Heap, quick: options.QuickStart}
 	if err := c.makeDir(options.Dir); err != nil {
 		return nil, err
 	}
@@ -168,7 +172,7 @@ func (c *Cluster) newNode(id NodeID) *node {
 	return &node{
 		id:      id,
 		output:  filepath.Join(c.dir, fmt.Sprintf("%d.log", id)),
-		command: c.java.broker(c.heap, c.layout.log4j(), c.layout.properties(id)),
+		command: c.java.broker(c.heap, c.quick, c.layout.log4j(), c.layout.properties(id)),
 	}
 }
 

@@ -19,7 +19,7 @@ func TestRealBrokerLivesDiesAndComesBack(t *testing.T) {
 		t.Skip("OFFSETPROXY_E2E is not kafka")
 	}
 	t.Parallel()
-	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m"})
+	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", QuickStart: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestSecuredBrokerAsksWhoOneIs(t *testing.T) {
 	authority.Write(filepath.Join(dir, "cert"), filepath.Join(dir, "key"), time.Hour, "127.0.0.1")
 	authority.WriteCA(filepath.Join(dir, "ca"))
 	inTLS := &TLS{Certificate: pem("cert"), Key: pem("key"), Authorities: pem("ca")}
-	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", TLS: inTLS, Security: &Security{
+	cluster, err := Start(t.Context(), Options{Brokers: 1, Heap: "512m", QuickStart: true, TLS: inTLS, Security: &Security{
 		Super: Login{"root", "root-secret"}, Users: []Login{{"app", "app-secret"}},
 	}})
 	if err != nil {

@@ -32,18 +32,21 @@ func prepareJava(ctx context.Context, version string) (javaCommand, error) {
 	return javaCommand{executable: executable, jars: jars}, nil
 }
 
-func (j javaCommand) broker(heap, log4j, properties string) []string {
-	return []string{
-		j.executable, "-Xmx" + heap, "-Xms256m", "-XX:+UseG1GC", "-Djava.awt.headless=true",
-		"-Dlog4j2.configurationFile=" + log4j, "-cp", filepath.Join(j.jars, "*"),
-		"kafka.Kafka", properties,
+// quickJVM takes the JVM's quick start over its top speed: what runs for seconds spends
+// most of its time on the second compiler otherwise.
+const quickJVM = "-XX:TieredStopAtLevel=1"
+
+func (j javaCommand) broker(heap string, quick bool, log4j, properties string) []string {
+	command := []string{j.executable, "-Xmx" + heap, "-Xms256m", "-XX:+UseG1GC", "-Djava.awt.headless=true"}
+	if quick {
+		command = append(command, quickJVM)
 	}
+	return append(command, "-Dlog4j2.configurationFile="+log4j, "-cp", filepath.Join(j.jars, "*"), "kafka.Kafka", properties)
 }
 
-// tool takes the JVM's quick start over its top speed: tools live for seconds.
 func (j javaCommand) tool(log4j, class string, args []string) []string {
 	return append([]string{
-		j.executable, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		j.executable, "-Xmx256m", "-XX:+UseSerialGC", quickJVM,
 		"-Dlog4j2.configurationFile=" + log4j, "-cp", filepath.Join(j.jars, "*"), class,
 	}, args...)
 }
