@@ -77,8 +77,8 @@ func TestSIGHUPChangesRules(t *testing.T) {
 		}
 	}
 	const (
-		taken   = `offsetproxy_config_reloads_total{` + `otel_scope_name="github.com/offsetproxy/offsetproxy",otel_scope_schema_url="",otel_scope_version="",result="taken"}`
-		refused = `offsetproxy_config_reloads_total{` + `otel_scope_name="github.com/offsetproxy/offsetproxy",otel_scope_schema_url="",otel_scope_version="",result="refused"}`
+		taken   = `offsetproxy_config_reloads_total{result="taken"}`
+		refused = `offsetproxy_config_reloads_total{result="refused"}`
 		failed  = "offsetproxy_config_reload_failed"
 	)
 	shown := func() agreementShown {
