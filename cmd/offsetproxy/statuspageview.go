@@ -249,7 +249,7 @@ func (d *statusDocument) brokerTable() pageTable {
 		for _, name := range slices.Sorted(maps.Keys(b.Addresses)) {
 			told = append(told, b.Addresses[name])
 		}
-		t.Rows = append(t.Rows, []pageCell{cell(fmt.Sprint(b.Node)), {state, tone, below}, cell(b.Upstream), cell(strings.Join(told, " ")), {b.MarksBy, "", b.Problem}})
+		t.Rows = append(t.Rows, []pageCell{cell(fmt.Sprint(b.Node)), {state, tone, below}, cell(b.Upstream), cell(strings.Join(told, ", ")), {b.MarksBy, "", b.Problem}})
 	}
 	if d.BrokersLeftOut > 0 {
 		t.Note = thousands(int64(d.BrokersLeftOut)) + " more are not shown."
@@ -338,13 +338,13 @@ func (d *statusDocument) limitTable() pageTable {
 			t.Rows = append(t.Rows, []pageCell{{name, "", kind}, number(counts[name]), noRate})
 		}
 	}
-	add("limit", d.LimitsHit)
-	add("given back because of", d.Appends.Retries)
-	add("refused because of", d.Appends.Refusals)
-	add("would be, under a rule that observes", d.Appends.Observed)
-	add("connection ended because of", d.Traffic.Malformed)
+	add("limit that was hit", d.LimitsHit)
+	add("reason to give batches back", d.Appends.Retries)
+	add("reason to refuse batches before the fence", d.Appends.Refusals)
+	add("what a rule that only observes would have said", d.Appends.Observed)
+	add("reason to end a client's connection", d.Traffic.Malformed)
 	if n := d.Traffic.DialErrors; n > 0 {
-		add("connections to brokers", map[string]int64{"dial_errors": n})
+		add("connections to brokers that could not be opened", map[string]int64{"dial_errors": n})
 	}
 	return t
 }

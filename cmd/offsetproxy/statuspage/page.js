@@ -99,7 +99,7 @@
       .map(([name, meaning, tone, , n]) => [cell(name, n === 0 ? "faint" : tone, meaning), number(n), cell(rate(perSecond("outcome " + name)))]),
     brokers: (d) => (d.brokers || []).map((b) => [
       cell(b.node), b.in_cluster ? cell(b.state, words.broker_tones[b.state], b.failure) : cell("left the cluster", "quiet", b.failure),
-      cell(b.upstream), cell(Object.keys(b.addresses).sort().map((name) => b.addresses[name]).join(" ")), cell(b.marks_by, "", b.problem),
+      cell(b.upstream), cell(Object.keys(b.addresses).sort().map((name) => b.addresses[name]).join(", ")), cell(b.marks_by, "", b.problem),
     ]),
     listeners: (d) => (d.listeners || []).map((l) => [
       cell(l.name), cell(l.address, "", l.server_names ? "brokers by name, under " + l.server_names : ""),
@@ -117,10 +117,10 @@
       ...(p.weak ? [[cell(p.topic), cell("can lose records", "warn", p.weak)]] : []),
     ]),
     limits: (d) => [
-      ["limit", "limit", d.limits_hit], ["given back because of", "retry", d.appends.retries], ["refused because of", "refusal", d.appends.refusals],
-      ["would be, under a rule that observes", "observed", d.appends.observed], ["connection ended because of", "malformed", d.traffic.malformed],
+      ["limit that was hit", "limit", d.limits_hit], ["reason to give batches back", "retry", d.appends.retries], ["reason to refuse batches before the fence", "refusal", d.appends.refusals],
+      ["what a rule that only observes would have said", "observed", d.appends.observed], ["reason to end a client's connection", "malformed", d.traffic.malformed],
     ].flatMap(([below, kind, counts]) => sorted(counts).map(([name, n]) => [cell(name, "", below), number(n), cell(rate(perSecondOf(kind + " " + name)))]))
-      .concat(d.traffic.dial_errors > 0 ? [[cell("dial_errors", "", "connections to brokers"), number(d.traffic.dial_errors), cell(rate(perSecondOf("dial_errors")))]] : []),
+      .concat(d.traffic.dial_errors > 0 ? [[cell("dial_errors", "", "connections to brokers that could not be opened"), number(d.traffic.dial_errors), cell(rate(perSecondOf("dial_errors")))]] : []),
     process: (d) => {
       const list = [[cell("Memory for frames"), cell(bytesInWords(d.memory.request_bytes + d.memory.answer_bytes), "", "of " + bytesInWords(d.memory.max_bytes))]];
       const add = (...cells) => list.push(cells);
