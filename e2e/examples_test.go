@@ -119,8 +119,14 @@ func pythonFile(t *testing.T, file string) []string {
 
 func javaExample(t *testing.T) []string { return javaSource(t, "../examples/java/Append.java") }
 
+// leaseExample compiles it once: it is run several times.
 func leaseExample(t *testing.T) []string {
-	return javaSource(t, "../examples/patterns/lease/Lease.java")
+	t.Helper()
+	jars, classes := filepath.Join(requireKafka(t).Jars(), "*"), t.TempDir()
+	commandOutput(t, []string{"javac", "-cp", jars, "-d", classes}, "../examples/patterns/lease/Lease.java")
+	argv := javaSource(t, "Lease")
+	argv[slices.Index(argv, "-cp")+1] = jars + ":" + classes
+	return argv
 }
 
 func javaSource(t *testing.T, file string) []string {
