@@ -83,7 +83,7 @@ func TestFenceLimitsAreCounted(t *testing.T) {
 		r.dial().send(produceOf(9, -1, part{topic: "fenced", records: conditional(0, "a")}))
 		r.await("a view is being read", func() bool { return l.count(kmsg.DescribeProducers) > before })
 		r.dial().send(produceOf(9, -1, part{topic: "fenced", partition: 1, records: conditional(0, "a")}))
-		r.await("one reading waits", func() bool { return counted(r, limitReadings) == 1 })
+		r.await("a reading waits", func() bool { return counted(r, limitReadings) > 0 }) // that of the broker's kind may, too
 		release()
 		r.awaitQuiet()
 		for p := range 2 {

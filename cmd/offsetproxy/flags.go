@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -35,6 +36,8 @@ type settingFlags struct {
 	SASLForClients   bool     `name:"sasl-for-clients" help:"Log in for clients too, so that they need no credentials." group:"settings"`
 	MetricsListen    *string  `help:"Serve a status page, /metrics, /livez and /readyz here." placeholder:"HOST:PORT" group:"settings"`
 	Pprof            bool     `help:"Serve profiles of the process there too, under /debug/pprof." group:"settings"`
+	MetricsPerTopic  bool     `help:"Count what becomes of appends by topic too." group:"settings"`
+	MetricsMaxTopics *string  `help:"… for so many topics; all beyond are counted together; default ${metrics_max_topics}." placeholder:"N" group:"settings"`
 
 	Require []string `help:"Conditional appends are fenced, all others refused." sep:"none" placeholder:"RULE" group:"rules"`
 	Enforce []string `help:"All appends are fenced; those without a condition go to the end." sep:"none" placeholder:"RULE" group:"rules"`
@@ -102,7 +105,7 @@ func helpVars() kong.Vars {
 	vars := kong.Vars{
 		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "probe_topic": e.ProbeTopic, "fence_id": e.FenceID,
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew, "answer_max": e.AnswerMax,
-		"log_level": e.LogLevel, "log_format": string(e.LogFormat),
+		"log_level": e.LogLevel, "log_format": string(e.LogFormat), "metrics_max_topics": strconv.Itoa(config.DefaultMetricTopics),
 	}
 	maps.Copy(vars, e.Limits)
 	return vars
@@ -121,6 +124,8 @@ var flagNames = map[string]string{
 	"brokers.probe_topic":  "probe-topic",
 	"metrics.listen":       "metrics-listen",
 	"metrics.pprof":        "pprof",
+	"metrics.per_topic":    "metrics-per-topic",
+	"metrics.max_topics":   "metrics-max-topics",
 	"log.level":            "log-level",
 	"upstream.tls.enabled": "tls",
 	"log.format":           "log-format",
@@ -212,7 +217,7 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 			ControlTimeout:           optional(f.ControlTimeout),
 		},
 		Log:     config.Log{Level: optional(log.LogLevel), Format: optional(log.LogFormat)},
-		Metrics: config.Metrics{Listen: optional(f.MetricsListen)},
+		Metrics: config.Metrics{Listen: optional(f.MetricsListen), MaxTopics: optional(f.MetricsMaxTopics)},
 	}
 	if f.TLS {
 		d.Upstream.TLS.Enabled = config.Text("true")
@@ -222,6 +227,9 @@ func (f *settingFlags) document(log logFlags) *config.Document {
 	}
 	if f.Pprof {
 		d.Metrics.Pprof = config.Text("true")
+	}
+	if f.MetricsPerTopic {
+		d.Metrics.PerTopic = config.Text("true")
 	}
 	return d
 }

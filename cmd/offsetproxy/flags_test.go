@@ -73,7 +73,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"max-frame", "max-decompressed", "max-produce-partitions", "max-pending-requests", "max-rewritten", "max-held",
 		"max-connections", "dial-timeout", "handshake-timeout", "idle-timeout", "drain-timeout", "max-rule-topics",
 		"producer-keep", "max-producers", "idle-producers",
-		"listen", "advertised-host", "broker-ports", "tls-min-version", "tls-server-name", "broker-kind", "probe-topic", "metrics-listen", "log-level", "log-format",
+		"listen", "advertised-host", "broker-ports", "tls-min-version", "tls-server-name", "broker-kind", "probe-topic", "metrics-listen", "metrics-max-topics", "log-level", "log-format",
 	} {
 		got := call(t, "", "serve", "--bootstrap", "k:1", "--"+name+"=?")
 		if got.code != exitUsage || !strings.HasPrefix(got.stderr, "offsetproxy: --"+name+": ") {

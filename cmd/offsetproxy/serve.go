@@ -52,6 +52,10 @@ ends the process at once. Exit status: 0 after a drain in which every request wa
 answered, or when no broker had answered yet; 6 if requests had to be cut off at
 drain_timeout; 1 if serving failed; 2 if the settings are wrong; 130 at a second signal.
 
+With OTEL_METRICS_EXPORTER=otlp metrics are sent to a collector, with
+OTEL_TRACES_EXPORTER=otlp traces of conditional appends, as OpenTelemetry's other
+variables say; by default nothing is sent.
+
 Examples:
     offsetproxy serve --config /etc/offsetproxy.yaml
     offsetproxy serve --bootstrap kafka-1:9092,kafka-2:9092 --require 'orders.*'

@@ -179,16 +179,16 @@ func (r *resolver) process() {
 	}
 	r.address(r.doc.Metrics.Listen, "metrics.listen", &r.out.MetricsListen)
 	r.yesOrNo(r.doc.Metrics.Pprof, "metrics.pprof", &r.out.Pprof)
-	perTopic, most := false, r.count(r.doc.Metrics.MaxTopics, "metrics.max_topics", defaultMetricTopics, 1, 10_000)
+	perTopic, most := false, r.count(r.doc.Metrics.MaxTopics, "metrics.max_topics", DefaultMetricTopics, 1, 10_000)
 	r.yesOrNo(r.doc.Metrics.PerTopic, "metrics.per_topic", &perTopic)
 	if perTopic {
 		r.out.Proxy.MetricTopics = most
 	}
 }
 
-// defaultMetricTopics is enough for most clusters, and not too much for who collects
-// metrics: a dozen series each at most.
-const defaultMetricTopics = 100
+// DefaultMetricTopics is Metrics.MaxTopics where it is not given: enough for most
+// clusters, and not too much for who collects metrics, with a dozen series each at most.
+const DefaultMetricTopics = 100
 
 // together checks what only shows when settings meet.
 func (r *resolver) together() {
