@@ -103,7 +103,7 @@ func TestEveryAlertIsExplained(t *testing.T) {
 		}
 	}
 	if len(rules) == 0 {
-		t.Skip("there are no alerts yet")
+		t.Error("there are no alerts")
 	}
 	for _, found := range regexp.MustCompile(`<a id="(\w+)"></a>`).FindAllStringSubmatch(document, -1) {
 		if !strings.Contains(names, found[1]) {
