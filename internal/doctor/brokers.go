@@ -274,6 +274,10 @@ func (j *judge) judgeRights() {
 		if len(lacks) > 0 {
 			j.find(ProxyRights, t.how(Error), t.subject(), "%s lacks %s: the topic is not served", j.principal(), strings.Join(lacks, " and "))
 		}
+		if p.Credentials.ForClients && !t.Rights.Has(kmsg.ACLOperationWrite) {
+			j.findAnd(ProxyRights, t.how(Error), t.subject(), "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic NAME, or leave for_clients out.",
+				"%s lacks WRITE, and logs in for clients: the brokers refuse all appends", j.principal())
+		}
 	}
 	if known {
 		j.good(ProxyRights, "the proxy's principal", "%s has the rights it needs", j.principal())

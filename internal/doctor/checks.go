@@ -30,6 +30,7 @@ const (
 	TopicCompacted    ID = "topic-compacted"
 	TopicBatchSize    ID = "topic-batch-size"
 	TopicWriters      ID = "topic-writers"
+	TopicDeleters     ID = "topic-deleters"
 	SuperUsers        ID = "super-users"
 	OtherProducers    ID = "other-producers"
 	OpenTransaction   ID = "open-transaction"
@@ -81,7 +82,7 @@ var checks = []Check{
 		"With `auto.create.topics.enable` a misspelt name makes a topic, with the brokers' defaults for replicas. If it matches a rule it is fenced all the same.",
 		"Set `auto.create.topics.enable=false` at the brokers, or see that `default.replication.factor` and `min.insync.replicas` are 3 and 2."},
 	{ProxyRights, "The proxy may ask what it needs to know", []Severity{OK, Note, Warning, Error},
-		"Without DESCRIBE and READ on a topic under a rule, and DESCRIBE_CONFIGS on it and on the cluster, the topic is not served.",
+		"Without DESCRIBE and READ on a topic under a rule, and DESCRIBE_CONFIGS on it and on the cluster, the topic is not served. A proxy that logs in for clients (`for_clients`) needs WRITE on it too: without, the brokers refuse all appends.",
 		"Grant the rights to the principal of `upstream: sasl`, for example `kafka-acls.sh --add --allow-principal User:offsetproxy --operation Describe --operation Read --operation DescribeConfigs --topic NAME`."},
 	{Clock, "Clocks agree", []Severity{OK, Note, Warning, Error},
 		"The fence counts on clocks that are no further apart than `clock_skew`. Doctor compares this machine's with the controller's (by the time that DescribeQuorum shows) and with those of the machines of `--proxies` (to a second).",
@@ -127,6 +128,9 @@ var checks = []Check{
 	{TopicWriters, "Only writers that come through the proxies may write", []Severity{OK, Note, Warning, Error},
 		"Whoever may write a fenced topic at the brokers themselves can put a record where a proxy has promised none. The proxies report what they see of that; they cannot prevent it. Doctor goes by the ACLs, as the brokers do: WRITE or ALL on the topic by name, by prefix or by `*`, less what is denied on all hosts.",
 		"Best: have the proxies log in for clients (`for_clients`) and let their principal alone WRITE. Else keep clients from the brokers by the network and say `--closed-network`, or name the principals that come through the proxies with `--writers`."},
+	{TopicDeleters, "Nobody deletes topics under a rule, or their records", []Severity{OK, Note},
+		"A topic that is deleted and created anew begins at 0 again: the offsets that were promised are promised a second time. What is deleted of a log cannot be compared with what a client sends again, so that it is told unknown, or that its place is gone. Doctor goes by the ACLs of topics for DELETE and ALL; whoever may DELETE on the cluster, and super users, may too.",
+		"Take DELETE on the topic from all who do not need it: `kafka-acls.sh --remove`. Where a topic has to begin anew, give it another name."},
 	{SuperUsers, "Super users", []Severity{OK, Note},
 		"Super users may write everything, and brokers do not say who they are.",
 		"Look at `super.users` of the brokers: only who operates the cluster belongs there, and nobody writes as one of them."},

@@ -131,6 +131,7 @@ var cases = []sick{
 	{"a right on the cluster lacks", "", func(f *Facts) { f.ClusterRights.Bits = 0 }, ProxyRights, Error, "cluster"},
 	{"a right on a topic lacks", "", func(f *Facts) { f.Topics[0].Rights.Bits = 1 << kmsg.ACLOperationDescribe }, ProxyRights, Error, "topic orders"},
 	{"an observed topic may not be seen", "rules: [{topics: orders, mode: observe}]\n", func(f *Facts) { f.Topics[0].Failed = refused(codeTopicAuthorization) }, ProxyRights, Warning, "topic orders"},
+	{"the right to write for clients lacks", "", func(f *Facts) { f.Topics[0].Rights.Bits &^= 1 << kmsg.ACLOperationWrite }, ProxyRights, Error, "topic orders"},
 	{"rights are not told", "", func(f *Facts) {
 		f.ClusterRights = Rights{}
 		for i := range f.Topics {
@@ -194,6 +195,12 @@ var cases = []sick{
 	{"ACLs may not be seen", "", func(f *Facts) { f.ACLs, f.ACLsFailed = nil, refused(codeClusterAuthorization) }, TopicWriters, Warning, "topics under a rule"},
 	{"ACLs are not told", "", func(f *Facts) { f.ACLs, f.ACLsFailed = nil, unseen }, TopicWriters, Warning, "topics under a rule"},
 	{"what has no ACL may be open", "", func(f *Facts) { f.ACLs, f.Brokers[0].Configs[settingAllowEveryone] = nil, nil }, TopicWriters, Warning, "topic orders"},
+	{"what has no ACL may be open where settings are hidden", "", func(f *Facts) {
+		f.ACLs, f.Brokers[0].Configs, f.Brokers[0].ConfigsFailed = nil, nil, refused(codeClusterAuthorization)
+	}, TopicWriters, Warning, "topic orders"},
+	{"somebody may delete", "", func(f *Facts) {
+		f.ACLs = append(f.ACLs, ACL{Name: "ord", Prefixed: true, Principal: "User:tidy", Host: "*", Operation: kmsg.ACLOperationDelete})
+	}, TopicDeleters, Note, "topic orders"},
 	{"super users", "", func(f *Facts) { f.Brokers[0].Configs[settingSuperUsers] = nil }, SuperUsers, Note, "brokers"},
 	{"another producer is at work", "", func(f *Facts) { f.Topics[0].Producers = []Producer{{ID: 7, Last: at.Add(-time.Minute)}} }, OtherProducers, Warning, "topic orders"},
 	{"another producer was", "", func(f *Facts) { f.Topics[0].Producers = []Producer{{ID: 7, Last: at.Add(-time.Hour)}} }, OtherProducers, Note, "topic orders"},
@@ -307,6 +314,33 @@ func TestEachThingWrongIsFound(t *testing.T) {
 		if !slices.Equal(got, c.Severities) {
 			t.Errorf("%s: found as %v, listed as %v", c.ID, got, c.Severities)
 		}
+	}
+}
+
+// TestWhatIsNotToldIsNotGood: a setting that a broker leaves out, and what is not judged of a
+// topic with one replica.
+func TestWhatIsNotToldIsNotGood(t *testing.T) {
+	found := func(f *Facts, id ID) bool {
+		return slices.ContainsFunc(Judge(f).Findings, func(f Finding) bool { return f.ID == id })
+	}
+	for id, setting := range map[ID]string{TopicUnclean: settingUnclean, TopicMinInSync: settingMinInSync,
+		TopicTimestamps: settingTimestampType, TopicCompacted: settingCleanup, TopicBatchSize: settingBatchSize} {
+		facts := healthy(t, plainRules)
+		if !found(facts, id) {
+			t.Errorf("%s: not found where %s is told", id, setting)
+		}
+		delete(facts.Topics[0].Configs, setting)
+		if found(facts, id) {
+			t.Errorf("%s: found without %s", id, setting)
+		}
+	}
+	facts := healthy(t, plainRules)
+	for i := range facts.Topics[:2] { // those under a rule
+		alone(&facts.Topics[i])
+		facts.Topics[i].Configs[settingMinInSync] = new("1")
+	}
+	if found(facts, TopicMinInSync) {
+		t.Errorf("%s: found where each topic has one replica", TopicMinInSync)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestWritersAreThoseOfBrokers(t *testing.T) {
 		{"everybody", []ACL{{Name: "*", Principal: "User:*", Host: "*", Operation: all}}, []string{"everybody (User:*) (on all topics)"}},
 	} {
 		var got []string
-		for _, w := range writersOf("orders", tc.acls) {
+		for _, w := range whoMay(write, "orders", tc.acls) {
 			got = append(got, w.String())
 		}
 		if !slices.Equal(got, tc.want) {

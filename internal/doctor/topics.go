@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,11 +45,19 @@ func (j *judge) judgeTopics() {
 		return
 	}
 	j.good(TopicSettings, subject, "those of %s are read", counted(read, "topic", "topics"))
-	j.good(TopicUnclean, subject, "%s=false", settingUnclean)
-	j.good(TopicMinInSync, subject, "%s is 2 or more, and less than there are replicas", settingMinInSync)
-	j.good(TopicTimestamps, subject, "CreateTime")
-	j.good(TopicCompacted, subject, "%s=delete", settingCleanup)
-	j.good(TopicBatchSize, subject, "%s is within what the proxy takes", settingBatchSize)
+	// What a broker does not tell of each of them is not good.
+	good := func(id ID, setting, seen string, args ...any) {
+		if !slices.ContainsFunc(looked, func(t ruled) bool { return !t.ConfigsFailed.Failed() && t.setting(setting) == "" }) {
+			j.good(id, subject, seen, args...)
+		}
+	}
+	good(TopicUnclean, settingUnclean, "%s=false", settingUnclean)
+	if slices.ContainsFunc(looked, func(t ruled) bool { return t.replicas() > 1 }) {
+		good(TopicMinInSync, settingMinInSync, "%s is 2 or more, and less than there are replicas, where there are several", settingMinInSync)
+	}
+	good(TopicTimestamps, settingTimestampType, "CreateTime")
+	good(TopicCompacted, settingCleanup, "%s=delete", settingCleanup)
+	good(TopicBatchSize, settingBatchSize, "%s is within what the proxy takes", settingBatchSize)
 }
 
 // setting is one of a topic's; empty: it is not told.

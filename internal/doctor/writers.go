@@ -41,7 +41,9 @@ func (j *judge) judgeWriters() {
 	}
 	for _, t := range topics {
 		j.judgeWritersOf(t)
+		j.judgeDeletersOf(t)
 	}
+	j.good(TopicDeleters, subject, "no ACL of a topic lets anybody but the proxies delete them or their records")
 	j.judgeSuperUsers()
 }
 
@@ -66,7 +68,7 @@ func (j *judge) judgeWritersOf(t ruled) {
 	forClients := j.Settings.Proxy.Credentials.ForClients
 	var known, strangers []string
 	clients := false // some of those known are
-	for _, w := range writersOf(t.Name, j.ACLs) {
+	for _, w := range whoMay(kmsg.ACLOperationWrite, t.Name, j.ACLs) {
 		switch {
 		case w.principal == own:
 			known = append(known, w.String())
@@ -82,7 +84,7 @@ func (j *judge) judgeWritersOf(t ruled) {
 	case len(strangers) > 0:
 		j.find(TopicWriters, Warning, t.subject(), "%s may write it at the brokers themselves; which of them come through the proxies is not known", listed(strangers))
 	case j.mayBeOpen(t.Name):
-		j.findAnd(TopicWriters, Warning, t.subject(), "Give it ACLs, or set allow.everyone.if.no.acl.found=false.", "it has no ACL, and the brokers set allow.everyone.if.no.acl.found, which may let everybody write")
+		j.findAnd(TopicWriters, Warning, t.subject(), "Give it ACLs, or set allow.everyone.if.no.acl.found=false.", "it has no ACL, and the brokers set allow.everyone.if.no.acl.found, or do not show whether they do: everybody may write then")
 	case len(known) == 0:
 		j.find(TopicWriters, OK, t.subject(), "no principal but super users may write it")
 	case forClients || !clients:
@@ -90,6 +92,22 @@ func (j *judge) judgeWritersOf(t ruled) {
 	default:
 		j.findAnd(TopicWriters, Note, t.subject(), "Keep them from the brokers by the network, or have the proxies log in for clients (for_clients).",
 			"only %s may write it, as you say; at the brokers themselves too, if they reach them", listed(known))
+	}
+}
+
+// judgeDeletersOf judges who may take away what one topic has. It goes by the topic's
+// ACLs alone: DELETE on the cluster has the brokers delete topics too, and is for those
+// who operate it.
+func (j *judge) judgeDeletersOf(t ruled) {
+	own := "User:" + j.Settings.Proxy.Credentials.User
+	var names []string
+	for _, w := range whoMay(kmsg.ACLOperationDelete, t.Name, j.ACLs) {
+		if w.principal != own {
+			names = append(names, w.String())
+		}
+	}
+	if len(names) > 0 {
+		j.find(TopicDeleters, Note, t.subject(), "%s may delete it, or records of it", listed(names))
 	}
 }
 
@@ -106,25 +124,26 @@ func (j *judge) judgeSuperUsers() {
 	}
 }
 
-// mayBeOpen reports whether a topic without ACLs may be everybody's.
+// mayBeOpen reports whether a topic without ACLs may be everybody's: a broker says so, or
+// does not show its settings.
 func (j *judge) mayBeOpen(topic string) bool {
 	if slices.ContainsFunc(j.ACLs, func(a ACL) bool { return a.covers(topic) }) {
 		return false
 	}
-	return slices.ContainsFunc(j.answering(), func(b *Broker) bool {
+	return !j.configsTold() || slices.ContainsFunc(j.answering(), func(b *Broker) bool {
 		value, is := b.Configs[settingAllowEveryone]
 		return is && (value == nil || *value != "false")
 	})
 }
 
-// writer is who may write a topic, and by what.
-type writer struct {
+// entitled is who may do something to a topic, and by what.
+type entitled struct {
 	principal string
 	by        []string
 }
 
 // String tells it to a person.
-func (w writer) String() string {
+func (w entitled) String() string {
 	who := w.principal
 	if who == everybody {
 		who = "everybody (User:*)"
@@ -140,19 +159,19 @@ func (a ACL) covers(topic string) bool {
 	return a.Name == topic || a.Name == "*"
 }
 
-// writes reports whether an ACL is about writing.
-func (a ACL) writes() bool {
-	return a.Operation == kmsg.ACLOperationWrite || a.Operation == kmsg.ACLOperationAll
+// about reports whether an ACL is about an operation.
+func (a ACL) about(operation kmsg.ACLOperation) bool {
+	return a.Operation == operation || a.Operation == kmsg.ACLOperationAll
 }
 
-// writersOf are the principals that may write a topic, in order. One that is denied on
-// all hosts is left out; what is denied on some hosts only is no help.
-func writersOf(topic string, acls []ACL) []writer {
+// whoMay are the principals that may do something to a topic, in order. One that is
+// denied on all hosts is left out; what is denied on some hosts only is no help.
+func whoMay(operation kmsg.ACLOperation, topic string, acls []ACL) []entitled {
 	by := map[string][]string{}
 	denied := map[string]bool{}
 	for _, a := range acls {
 		switch {
-		case !a.covers(topic) || !a.writes():
+		case !a.covers(topic) || !a.about(operation):
 		case a.Deny && a.Host == "*":
 			denied[a.Principal] = true
 		case !a.Deny:
@@ -173,13 +192,13 @@ func writersOf(topic string, acls []ACL) []writer {
 	if denied[everybody] {
 		return nil
 	}
-	var all []writer
+	var all []entitled
 	for principal, ways := range by {
 		if !denied[principal] {
 			slices.Sort(ways)
-			all = append(all, writer{principal, ways})
+			all = append(all, entitled{principal, ways})
 		}
 	}
-	slices.SortFunc(all, func(a, b writer) int { return strings.Compare(a.principal, b.principal) })
+	slices.SortFunc(all, func(a, b entitled) int { return strings.Compare(a.principal, b.principal) })
 	return all
 }
