@@ -22,11 +22,16 @@ const (
 	mostPasswords = 1_000
 	// mostName bounds a user's name, in bytes.
 	mostName = 255
+	// everybodyElse is the name of the entry with the key of those who do not exist.
+	everybodyElse = "*"
+	// leastKey is how long that has to be at least, in bytes.
+	leastKey = 16
 )
 
-// entry is one user of a file: a password or verifiers.
+// entry is one user of a file: a password or verifiers; or the key of everybodyElse.
 type entry struct {
 	name      string
+	key       []byte
 	password  string
 	verifiers map[Mechanism]Verifier
 }
@@ -144,6 +149,12 @@ func parseUser(p *ast.MappingValueNode) (entry, error) {
 	for _, k := range keys {
 		key, _ := text(k.Key)
 		switch m := Mechanism(key); {
+		case key == "key" && name == everybodyElse && len(keys) == 1:
+			value, _ := text(k.Value)
+			if e.key, err = base64.StdEncoding.DecodeString(value); err != nil || len(e.key) < leastKey {
+				return entry{}, wrong(k.Key, "the key of %q is not base64 of %d random bytes or more", name, leastKey)
+			}
+			return e, nil
 		case key == "password":
 			if e.password, ok = text(k.Value); !ok || e.password == "" || strings.ContainsRune(e.password, 0) {
 				return entry{}, wrong(k.Key, "the password of user %q is not a text, or empty", name)

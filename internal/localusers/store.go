@@ -1,6 +1,7 @@
 package localusers
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -15,7 +17,8 @@ import (
 // Store has the users of one file. Its methods may be called concurrently.
 type Store struct {
 	path string
-	// key makes up what users have who do not exist.
+	// key tells passwords apart, and makes up what users have who do not exist where the
+	// file has no key for that.
 	key [32]byte
 	// deriving bounds the logins by PLAIN that are worked on at once, so that no
 	// flood of them takes all processors. Sent to and received from by each of them.
@@ -28,6 +31,9 @@ type Store struct {
 // users are those of one content of the file. They do not change.
 type users struct {
 	byName map[string]*user
+	// key makes up what those have who do not exist, and salts passwords. The same key
+	// in all proxies has them say the same.
+	key []byte
 	// models are, by mechanism, what those are like who do not exist; compared is
 	// the same of what passwords are compared with.
 	models, compared map[Mechanism][]Verifier
@@ -93,19 +99,24 @@ func read(path string) ([]byte, error) {
 // understand makes users of a file's entries. Verifiers of passwords that have not
 // changed are kept: each costs time.
 func (s *Store) understand(entries []entry, before *users) *users {
-	all := &users{byName: make(map[string]*user, len(entries)), models: map[Mechanism][]Verifier{}, compared: map[Mechanism][]Verifier{}}
+	all := &users{byName: make(map[string]*user, len(entries)), key: s.key[:], models: map[Mechanism][]Verifier{}, compared: map[Mechanism][]Verifier{}}
+	entries = slices.DeleteFunc(entries, func(e entry) bool {
+		if e.key != nil {
+			all.key = e.key
+		}
+		return e.key != nil
+	})
+	sameKey := before != nil && bytes.Equal(before.key, all.key)
 	for _, e := range entries {
 		u := &user{verifiers: e.verifiers}
 		if e.password != "" {
 			u.password = [sha256.Size]byte(sign(sha256.New, s.key[:], e.name+"\x00"+e.password))
-			if before != nil && before.byName[e.name] != nil && before.byName[e.name].password == u.password {
+			if sameKey && before.byName[e.name] != nil && before.byName[e.name].password == u.password {
 				u.verifiers = before.byName[e.name].verifiers
 			} else {
 				u.verifiers = map[Mechanism]Verifier{}
 				for _, m := range []Mechanism{ScramSHA256, ScramSHA512} {
-					salt := make([]byte, saltBytes)
-					_, _ = rand.Read(salt)
-					u.verifiers[m] = derive(m, e.password, salt, LeastIterations)
+					u.verifiers[m] = derive(m, e.password, all.salt(m, e.name, saltBytes), LeastIterations)
 				}
 			}
 		}
@@ -131,7 +142,7 @@ func (u *user) best() (Verifier, Mechanism) {
 // looks like that of a known one, is always the same, and fits no password.
 func (s *Store) verifier(m Mechanism, name string) (v Verifier, known bool) {
 	all := s.inForce.Load()
-	made := s.madeUp(all.models[m], m, name) // for all, so that all take as long
+	made := all.madeUp(all.models[m], m, name) // for all, so that all take as long
 	if u := all.byName[name]; u != nil {
 		if v, ok := u.verifiers[m]; ok {
 			return v, true
@@ -145,10 +156,10 @@ func (s *Store) anyVerifier(name string) (v Verifier, m Mechanism, known bool) {
 	all := s.inForce.Load()
 	long, short := all.compared[ScramSHA512], all.compared[ScramSHA256]
 	m, models := ScramSHA512, long
-	if total := len(long) + len(short); total > 0 && s.pick(name, total) >= len(long) {
+	if total := len(long) + len(short); total > 0 && all.pick(name, total) >= len(long) {
 		m, models = ScramSHA256, short
 	}
-	made := s.madeUp(models, m, name)
+	made := all.madeUp(models, m, name)
 	if u := all.byName[name]; u != nil {
 		v, m := u.best()
 		return v, m, true
@@ -157,23 +168,33 @@ func (s *Store) anyVerifier(name string) (v Verifier, m Mechanism, known bool) {
 }
 
 // madeUp is the verifier of a user who does not exist.
-func (s *Store) madeUp(models []Verifier, m Mechanism, name string) Verifier {
-	v := Verifier{Salt: make([]byte, saltBytes), Iterations: LeastIterations}
+func (u *users) madeUp(models []Verifier, m Mechanism, name string) Verifier {
+	size, iterations := saltBytes, LeastIterations
 	if len(models) > 0 {
-		model := models[s.pick(name, len(models))]
-		v.Salt, v.Iterations = make([]byte, len(model.Salt)), model.Iterations
+		model := models[u.pick(name, len(models))]
+		size, iterations = len(model.Salt), model.Iterations
 	}
 	h := m.hash()
-	for at := 0; at < len(v.Salt); {
-		at += copy(v.Salt[at:], sign(h, s.key[:], fmt.Sprintf("salt\x00%s\x00%d\x00%s", m, at, name)))
+	return Verifier{
+		Salt: u.salt(m, name, size), Iterations: iterations,
+		StoredKey: sign(h, u.key, "stored\x00"+string(m)+"\x00"+name),
+		ServerKey: sign(h, u.key, "server\x00"+string(m)+"\x00"+name),
 	}
-	v.StoredKey = sign(h, s.key[:], "stored\x00"+string(m)+"\x00"+name)
-	v.ServerKey = sign(h, s.key[:], "server\x00"+string(m)+"\x00"+name)
-	return v
+}
+
+// salt is that of a user whose file has none: the same whether there is such a user or
+// not. It is told to everybody, so it must not come from what could be guessed by it, as
+// the passwords or what is derived from them.
+func (u *users) salt(m Mechanism, name string, size int) []byte {
+	salt := make([]byte, size)
+	for at := 0; at < size; {
+		at += copy(salt[at:], sign(m.hash(), u.key, fmt.Sprintf("salt\x00%s\x00%d\x00%s", m, at, name)))
+	}
+	return salt
 }
 
 // pick gives a number below n that goes with a name.
-func (s *Store) pick(name string, n int) int {
-	sum := sign(sha256.New, s.key[:], "pick\x00"+name)
+func (u *users) pick(name string, n int) int {
+	sum := sign(sha256.New, u.key, "pick\x00"+name)
 	return int(binary.BigEndian.Uint64(sum) % uint64(n))
 }
