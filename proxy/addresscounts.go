@@ -53,11 +53,10 @@ func (a *addressCounts) leave(of netip.Prefix) {
 
 // machine gives what is counted together; not valid: the address is none of TCP.
 func machine(address net.Addr) netip.Prefix {
-	tcp, ok := address.(*net.TCPAddr)
+	ip, ok := ipOf(address)
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = machineBits

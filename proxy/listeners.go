@@ -3,7 +3,6 @@ package proxy
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -193,7 +192,7 @@ func (l *Listener) fillIn() *ConfigError {
 	}
 	if l.AdvertisedHost == "" {
 		l.AdvertisedHost = host
-		if isUnspecified(host) {
+		if IsUnspecifiedHost(host) {
 			l.AdvertisedHost = "127.0.0.1"
 		}
 	}
@@ -215,12 +214,6 @@ func (l *Listener) fillIn() *ConfigError {
 		used[p] = node
 	}
 	return nil
-}
-
-// isUnspecified reports whether a host stands for all interfaces.
-func isUnspecified(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // apart checks that a listener shares no name and no given port with others.
@@ -275,7 +268,7 @@ func (l *Listener) firstPorts() []int {
 func (l *Listener) meets(other *Listener) bool {
 	mine, _, _ := splitAddress(l.Listen)
 	theirs, _, _ := splitAddress(other.Listen)
-	return mine == theirs || isUnspecified(mine) || isUnspecified(theirs)
+	return mine == theirs || IsUnspecifiedHost(mine) || IsUnspecifiedHost(theirs)
 }
 
 // clash gives a port that two listeners use; 0: there is none.

@@ -30,8 +30,7 @@ func (l *Listener) fillInProxyProtocol(host string) *ConfigError {
 	if l.ProxyProtocol == nil || len(l.ProxyProtocol.From) > 0 {
 		return nil
 	}
-	ip, err := netip.ParseAddr(host)
-	if host != "localhost" && (err != nil || !ip.IsLoopback()) {
+	if !IsLoopbackHost(host) {
 		return wrongListener("ProxyProtocol.From", "missing: others than this machine reach %s, and whoever is believed can be anybody", l.Listen)
 	}
 	l.ProxyProtocol = &ProxyProtocol{From: slices.Clone(thisMachine)}
@@ -40,12 +39,8 @@ func (l *Listener) fillInProxyProtocol(host string) *ConfigError {
 
 // believes reports whether a header from an address counts.
 func (p *ProxyProtocol) believes(address net.Addr) bool {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok {
-		return false
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(p.From, func(of netip.Prefix) bool { return of.Contains(ip) })
+	ip, ok := ipOf(address)
+	return ok && slices.ContainsFunc(p.From, func(of netip.Prefix) bool { return of.Contains(ip) })
 }
 
 // introduce learns from the header whom the client comes from. What follows the header

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -84,8 +83,7 @@ func (r *resolver) whoClientsAre() {
 // onLoopback reports whether only this machine can reach an address.
 func onLoopback(address string) bool {
 	host, _, err := splitAddress(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return err == nil && proxy.IsLoopbackHost(host)
 }
 
 func mechanismNames(all []proxy.Mechanism) []string {

@@ -32,7 +32,7 @@ func (r *resolver) proxyProtocol(d Listener, path string, l *proxy.Listener) {
 			l.ProxyProtocol.From = append(l.ProxyProtocol.From, of)
 		}
 	}
-	if host, _, err := splitAddress(l.Listen); err == nil && l.ProxyProtocol != nil && len(d.ProxyProtocolFrom) == 0 && !isLoopback(host) {
+	if host, _, err := splitAddress(l.Listen); err == nil && l.ProxyProtocol != nil && len(d.ProxyProtocolFrom) == 0 && !proxy.IsLoopbackHost(host) {
 		r.wrong(d.ProxyProtocol, path+"proxy_protocol_from", "missing: the addresses of the load balancers whose headers are believed; whoever else connects is closed")
 	}
 }
@@ -45,9 +45,4 @@ func network(s string) (netip.Prefix, bool) {
 	}
 	of, err := netip.ParsePrefix(s)
 	return of.Masked(), err == nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

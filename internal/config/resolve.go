@@ -202,7 +202,7 @@ func (r *resolver) together() {
 			path = fmt.Sprintf("listeners[%d].", i)
 		}
 		r.besideMetrics(path, &l)
-		if host, _, err := splitAddress(l.Listen); err == nil && isUnspecified(host) && l.AdvertisedHost == "" && l.ServerNames == nil {
+		if host, _, err := splitAddress(l.Listen); err == nil && proxy.IsUnspecifiedHost(host) && l.AdvertisedHost == "" && l.ServerNames == nil {
 			r.note("%slisten is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine", path)
 		}
 	}

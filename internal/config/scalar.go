@@ -170,14 +170,6 @@ func isHost(s string) bool {
 		!strings.HasPrefix(s, "-")
 }
 
-func isUnspecified(host string) bool {
-	if host == "" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsUnspecified()
-}
-
 func isNumber(s string) bool {
 	_, err := strconv.ParseFloat(s, 64)
 	return err == nil

@@ -11,6 +11,9 @@ import (
 var (
 	// ErrNodeExists is returned for a node to be added that the cluster has.
 	ErrNodeExists = errors.New("node exists")
+	// ErrRelayedAdd is returned for a node to be added with Options.RelayHost: ports for
+	// second listeners lie beside those of the first nodes alone.
+	ErrRelayedAdd = errors.New("a cluster with relayed listeners takes in no further node")
 	errNoUUID     = errors.New("no cluster id in the data directory")
 )
 
@@ -41,6 +44,12 @@ func (c *Cluster) Move(id NodeID) error {
 func (c *Cluster) Add(ctx context.Context, id NodeID) error {
 	if _, err := c.node(id); err == nil {
 		return fmt.Errorf("node %d: %w", id, ErrNodeExists)
+	}
+	c.mu.Lock()
+	relayed := c.layout.relayHost != ""
+	c.mu.Unlock()
+	if relayed {
+		return fmt.Errorf("node %d: %w", id, ErrRelayedAdd)
 	}
 	if err := c.assignPort(id); err != nil {
 		return err
