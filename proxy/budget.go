@@ -28,6 +28,8 @@ import (
 //     So a connection that owes the fence an answer (pending.owed) does not wait for
 //     memory, nor go on waiting, but overdraws: at most by what one connection may
 //     hold anyway (Config.MaxRewrittenBytes, Config.MaxHeldBytes).
+//   - An answer that does not come is cut off as well if others wait for memory, and
+//     with it the connection to its broker, which may be frozen (Config.ArrivalTimeout).
 //   - A client that takes no answers is cut off (Config.WriteTimeout).
 //   - What is larger than a budget gets through alone.
 
@@ -50,11 +52,13 @@ type budget struct {
 
 	mu      sync.Mutex
 	waiting []*memoryWait // first come, first served
-	// arriving are the connections whose request has memory and has not come whole.
+	// arriving are the connections whose frame has memory and has not come whole.
 	arriving map[*conn]arrival
+	// cut ends a connection whose frame does not come.
+	cut func(*conn)
 }
 
-// arrival is of a request that is still to come.
+// arrival is of a frame that is still to come.
 type arrival struct {
 	since time.Time
 	bytes int64
@@ -74,8 +78,13 @@ type budgets struct{ requests, answers budget }
 func newBudgets(all int, m *metrics) *budgets {
 	share := int64(all) / 4 * requestShare
 	return &budgets{
-		requests: budget{room: share, used: m.buffered[bufferedRequests], arriving: map[*conn]arrival{}},
-		answers:  budget{room: int64(all) - share, used: m.buffered[bufferedAnswers]},
+		requests: budget{room: share, used: m.buffered[bufferedRequests], arriving: map[*conn]arrival{},
+			cut: func(c *conn) { c.closeAfter(errLateRequest) }},
+		answers: budget{room: int64(all) - share, used: m.buffered[bufferedAnswers], arriving: map[*conn]arrival{},
+			cut: func(c *conn) {
+				c.closeAfter(errLateAnswer)
+				c.abandonUpstream()
+			}},
 	}
 }
 
@@ -154,7 +163,7 @@ func (b *budget) leave(w *memoryWait) {
 	b.grantAndUnlock()
 }
 
-// arrives notes that a connection's request has memory and is still to come.
+// arrives notes that a connection's frame has memory and is still to come.
 func (b *budget) arrives(c *conn, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +177,7 @@ func (b *budget) arrived(c *conn) {
 	delete(b.arriving, c)
 }
 
-// late takes out the connections whose request has been arriving for so long.
+// late takes out the connections whose frame has been arriving for so long.
 func (b *budget) late(long time.Duration) map[*conn]arrival {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,23 +217,12 @@ func (c *conn) takeRequest(size int) error {
 
 func (c *conn) awaitRequestMemory(b *budget, n int64) error {
 	w := b.queue(c, n)
-	// Whoever waits sees to it that others do not keep what they do not use.
-	every, waits := c.p.cfg.ArrivalTimeout/arrivalTicks, true
 	c.mu.Lock()
-	var tick *time.Timer
-	tick = time.AfterFunc(every, func() {
-		c.p.cutLate(b)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if waits {
-			tick.Reset(every)
-		}
-	})
+	endWatch := c.watchArrivalsLocked(b)
 	for !b.granted(w) && c.stopCause == nil && !c.overLocked() {
 		c.moved.Wait()
 	}
-	waits = false
-	tick.Stop()
+	endWatch()
 	over := c.stopCause != nil || c.overLocked()
 	err := c.causeLocked()
 	c.mu.Unlock()
@@ -235,11 +233,30 @@ func (c *conn) awaitRequestMemory(b *budget, n int64) error {
 	return err
 }
 
-// cutLate ends connections whose request takes too long to arrive.
+// watchArrivalsLocked has whoever waits for memory see to it that others do not keep
+// what they do not use, until the function it returns is called under c.mu.
+func (c *conn) watchArrivalsLocked(b *budget) (endLocked func()) {
+	every, waits := c.p.cfg.ArrivalTimeout/arrivalTicks, true
+	var tick *time.Timer
+	tick = time.AfterFunc(every, func() {
+		c.p.cutLate(b)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if waits {
+			tick.Reset(every)
+		}
+	})
+	return func() {
+		waits = false
+		tick.Stop()
+	}
+}
+
+// cutLate ends connections whose frame takes too long to arrive.
 func (p *Proxy) cutLate(b *budget) {
 	for c, a := range b.late(p.cfg.ArrivalTimeout) {
 		p.metrics.limit(limitArrival, "remote", c.remote(), "bytes", a.bytes)
-		c.closeAfter(errLateRequest)
+		b.cut(c)
 	}
 }
 
@@ -270,6 +287,12 @@ func (d *downlink) takeAnswer(n int64) error {
 	w := b.queue(c, n)
 	told := false
 	c.mu.Lock()
+	endWatch := c.watchArrivalsLocked(b)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		endWatch()
+	}()
 	for !b.granted(w) {
 		if c.aborted || c.timedOut || c.closed {
 			c.mu.Unlock()
@@ -307,6 +330,18 @@ func (d *downlink) takeWhole(total, copies int) error {
 	}
 	d.taken = n
 	return nil
+}
+
+// fillWhole waits for the rest of an answer that is read whole. If that has taken
+// memory, it must come in time.
+func (d *downlink) fillWhole(total int) error {
+	if d.taken == 0 {
+		return d.in.Fill(total)
+	}
+	b := &d.c.p.memory.answers
+	b.arrives(d.c, d.taken)
+	defer b.arrived(d.c)
+	return d.in.Fill(total)
 }
 
 func (d *downlink) giveWhole() {

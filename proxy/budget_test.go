@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func TestRequestThatDoesNotComeGivesWay(t *testing.T) {
 	if got := p.metric("offsetproxy.limits.hit", "arrival_timeout"); got != 1 {
 		t.Errorf("the limit was counted %d times, want 1", got)
 	}
-	p.awaitLog("a request does not arrive while others wait")
+	p.awaitLog("a request, or a broker's answer, does not arrive while others wait")
 	p.wantNoMemory()
 }
 
@@ -164,6 +165,73 @@ func TestAnswersWaitForMemory(t *testing.T) {
 		})
 	}
 	clients.Wait()
+	p.wantNoMemory()
+}
+
+// frozenWithin runs a proxy before a broker that freezes in the middle of the first
+// answer that is read whole, for which there is memory only once, until thaw is called.
+func frozenWithin(t *testing.T, cfg proxy.Config) (p *running, thaw func()) {
+	t.Helper()
+	cfg.MaxBufferedBytes = mebibyte
+	var frozen atomic.Bool
+	ice := make(chan struct{})
+	p = scripted(t, cfg, func(c *kafkatest.Conn, r kafkatest.Request) bool {
+		answer := kafkatest.Metadata(kafkatest.Broker{Node: 5, Host: "127.0.0.1", Port: 1})
+		answer.Version = r.APIVersion
+		topic := kmsg.NewMetadataResponseTopic()
+		topic.Topic = kmsg.StringPtr(strings.Repeat("t", 249))
+		for range 1000 {
+			answer.Topics = append(answer.Topics, topic)
+		}
+		frame := kafkatest.AnswerFrame(r, answer.AppendTo(nil))
+		if frozen.CompareAndSwap(false, true) {
+			_, _ = c.Write(frame[:len(frame)/2])
+			frame = frame[len(frame)/2:]
+			<-ice
+		}
+		_, err := c.Write(frame)
+		return err == nil
+	})
+	thaw = sync.OnceFunc(func() { close(ice) })
+	t.Cleanup(thaw)
+	return p, thaw
+}
+
+// askForMuch asks for an answer that is read whole.
+func askForMuch(c *kafkatest.Client) { c.Send(1, versioned(kmsg.NewPtrMetadataRequest(), 5)) }
+
+func TestAnswerThatDoesNotComeGivesWay(t *testing.T) {
+	p, _ := frozenWithin(t, proxy.Config{ArrivalTimeout: 100 * time.Millisecond})
+	frozen, other := kafkatest.Dial(t, p.Addr()), kafkatest.Dial(t, p.Addr())
+	askForMuch(frozen)
+	await(t, "the frozen one has memory", func() bool { return p.metric("offsetproxy.memory.buffered", "answers") > 0 })
+	askForMuch(other)
+	if got := other.NextID(); got != 1 {
+		t.Errorf("got an answer to %d, want 1", got)
+	}
+	frozen.ExpectClosed()
+	if got := p.metric("offsetproxy.limits.hit", "arrival_timeout"); got != 1 {
+		t.Errorf("the limit was counted %d times, want 1", got)
+	}
+	p.awaitLog("a broker's answer, does not arrive while others wait")
+	p.awaitLog("an answer of the broker took too long to arrive")
+	p.wantNoMemory()
+}
+
+// The twin: before its time is over the other one waits, and both are answered.
+func TestAnswerThatComesInTimeIsWaitedFor(t *testing.T) {
+	p, thaw := frozenWithin(t, proxy.Config{})
+	frozen, other := kafkatest.Dial(t, p.Addr()), kafkatest.Dial(t, p.Addr())
+	askForMuch(frozen)
+	await(t, "the frozen one has memory", func() bool { return p.metric("offsetproxy.memory.buffered", "answers") > 0 })
+	askForMuch(other)
+	await(t, "the other one waits", func() bool { return p.metric("offsetproxy.limits.hit", "max_buffered_bytes") == 1 })
+	thaw()
+	for _, c := range []*kafkatest.Client{frozen, other} {
+		if got := c.NextID(); got != 1 {
+			t.Errorf("got an answer to %d, want 1", got)
+		}
+	}
 	p.wantNoMemory()
 }
 

@@ -168,8 +168,8 @@ type Config struct {
 	// 128 KiB in each direction, and one frame if it is larger than all the room.
 	// Default 1 GiB.
 	MaxBufferedBytes int
-	// ArrivalTimeout is how long a request that is read whole may take to arrive
-	// while others wait for the memory that it has; default 30 s. Then its
+	// ArrivalTimeout is how long a request or an answer that is read whole may take to
+	// arrive while others wait for the memory that it has; default 30 s. Then its
 	// connection is closed.
 	ArrivalTimeout time.Duration
 	// MaxRewrittenBytes bounds an answer that has to be read whole because

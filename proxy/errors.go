@@ -60,6 +60,8 @@ var (
 	// errLateRequest ends a connection whose request does not come while others wait
 	// for its memory.
 	errLateRequest = errors.New("a request took too long to arrive")
+	// errLateAnswer is the same of an answer and its broker.
+	errLateAnswer = errors.New("an answer of the broker took too long to arrive")
 	// errAddressFull ends a connection whose client's address has as many as it may.
 	errAddressFull = errors.New("too many connections of one address")
 	// errLoginLost says that the proxy could not log in anew for a client.

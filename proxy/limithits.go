@@ -98,7 +98,7 @@ var limitWords = map[string]limitWord{
 	limitIdleViews:     {slog.LevelInfo, "more partitions and producers have been used than are remembered, so what is known of the oldest is forgotten: raise limits.idle_views and limits.idle_producers"},
 	limitProducers:     {slog.LevelInfo, "a partition has more idempotent producers than are remembered, so the oldest is forgotten: raise limits.max_producers, or see who makes so many"},
 	limitBuffered:      {slog.LevelWarn, "the memory for frames is used up, so connections wait: raise limits.max_buffered, or have clients send less at once"},
-	limitArrival:       {slog.LevelWarn, "a request does not arrive while others wait for the memory that it has, closing its connection"},
+	limitArrival:       {slog.LevelWarn, "a request, or a broker's answer, does not arrive while others wait for the memory that it has, closing its connection"},
 	limitWrite:         {slog.LevelWarn, "a client takes no answers, closing its connection"},
 	limitMetricTopics:  {slog.LevelInfo, "more topics are in use than have series of their own in metrics, so the others are counted together: raise metrics.max_topics"},
 	limitIdle:          {slog.LevelInfo, "nothing has moved on a connection for idle_timeout, closing it"},

@@ -112,7 +112,7 @@ func (d *downlink) whole(total int) ([]byte, error) {
 		if err := d.takeWhole(total, 1); err != nil {
 			return nil, err
 		}
-		if err := d.in.Fill(total); err != nil {
+		if err := d.fillWhole(total); err != nil {
 			return nil, err
 		}
 	}
