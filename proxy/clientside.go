@@ -50,7 +50,7 @@ func (c *conn) wayTo(client net.Conn) io.ReadWriter {
 		s.boundWrites(bound)
 		return way
 	}
-	return &boundedConn{client, bound}
+	return patient(client, &boundedConn{client, bound})
 }
 
 // boundedChunk is what a client may take at least of within its patience, where

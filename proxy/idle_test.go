@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -10,9 +11,11 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/offsetproxy/offsetproxy/internal/certtest"
 	"github.com/offsetproxy/offsetproxy/internal/kafkatest"
 	"github.com/offsetproxy/offsetproxy/wire"
 )
@@ -85,14 +88,14 @@ func used() int64 {
 }
 
 // greet does what clients do first, and gives how much is in use then.
-func greet(t *testing.T, address string, clients int) (each int64, done func()) {
+func greet(t *testing.T, dial func() (net.Conn, error), clients int) (each int64, done func()) {
 	t.Helper()
 	was := used()
 	conns := make([]net.Conn, clients)
 	versions, metadata := kafkatest.RequestFrame(1, kmsg.NewPtrApiVersionsRequest()), kmsg.NewPtrMetadataRequest()
 	metadata.SetVersion(9)
 	for i := range conns {
-		conn, err := net.Dial("tcp", address)
+		conn, err := dial()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,6 +120,17 @@ func TestIdleConnectionLeavesMemoryFlat(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes memory of its own")
 	}
+	t.Run("plain", func(t *testing.T) { idleConnection(t, nil, nil) })
+	// What TLS has on both sides of a connection is in the direct ones too.
+	ca := certtest.NewAuthority(t, "authority")
+	server := &tls.Config{Certificates: []tls.Certificate{ca.Sign(time.Hour, "127.0.0.1")}}
+	t.Run("in_TLS", func(t *testing.T) {
+		idleConnection(t, server, &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"})
+	})
+}
+
+// idleConnection measures clients, of a listener in TLS if server is given.
+func idleConnection(t *testing.T, server, client *tls.Config) {
 	const clients = 500
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -132,7 +146,25 @@ func TestIdleConnectionLeavesMemoryFlat(t *testing.T) {
 	}
 	go q.serve()
 	defer listener.Close()
-	p, err := New(Config{Bootstrap: []string{listener.Addr().String()}, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
+	bare, cfg := listener, Config{Bootstrap: []string{listener.Addr().String()}, Listeners: []Listener{{Listen: "127.0.0.1:0", TLS: server}}, Logger: slog.New(slog.DiscardHandler)}
+	if server != nil {
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare = tls.NewListener(inner, server)
+		defer bare.Close()
+		go (&quietBroker{listener: bare, answer: q.answer}).serve()
+	}
+	dial := func(address string) func() (net.Conn, error) {
+		return func() (net.Conn, error) {
+			if client != nil {
+				return tls.Dial("tcp", address, client)
+			}
+			return net.Dial("tcp", address)
+		}
+	}
+	p, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,9 +178,9 @@ func TestIdleConnectionLeavesMemoryFlat(t *testing.T) {
 		}
 	}()
 	<-p.Ready()
-	direct, done := greet(t, listener.Addr().String(), clients)
+	direct, done := greet(t, dial(bare.Addr().String()), clients)
 	done()
-	each, done := greet(t, p.Addr(), clients)
+	each, done := greet(t, dial(p.Addr()), clients)
 	defer done()
 	t.Logf("%d bytes, of which %d are the client's and the broker's", each, direct)
 	if each -= direct; each > idleConnectionBytes {

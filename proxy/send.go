@@ -198,7 +198,7 @@ func (c *conn) openUpstream() error {
 	}
 	c.mu.Lock()
 	c.upstream, c.node, c.openedAt, c.term = to.conn, to.node, to.openedAt, to.term
-	c.up = fast(to.conn)
+	c.up = patient(to.conn, fast(to.conn))
 	aborted := c.aborted
 	c.mu.Unlock()
 	if aborted {
