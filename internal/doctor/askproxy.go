@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/agreement"
@@ -19,16 +20,23 @@ var quiet = slog.New(slog.DiscardHandler)
 const maxShown = 16 << 20
 
 // askProxy reads what a proxy shows.
-func askProxy(ctx context.Context, client *http.Client, url string) Proxy {
-	p := Proxy{URL: url, Clock: ClockReading{Of: "proxy " + url, Grain: time.Second}}
+func askProxy(ctx context.Context, client *http.Client, address string) Proxy {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		// What is told of it, or is in the error, may hold a password.
+		failed := Failure{Text: "what is given for it is no URL and no host:port"}
+		return Proxy{URL: "(no URL)", Failed: failed, Clock: ClockReading{Failed: failed}}
+	}
+	p := Proxy{URL: parsed.Redacted()}
+	p.Clock = ClockReading{Of: "proxy " + p.URL, Grain: time.Second}
 	p.Clock.Before = time.Now()
-	status, header, text, err := get(ctx, client, url+"/agreement.json")
+	status, header, text, err := get(ctx, client, address+"/agreement.json")
 	p.Clock.After = time.Now()
 	switch {
 	case err != nil:
 		p.Failed = failureOf(err)
 	case status != http.StatusOK:
-		p.Failed = Failure{Text: fmt.Sprintf("%s/agreement.json has status %d", url, status)}
+		p.Failed = Failure{Text: fmt.Sprintf("%s/agreement.json has status %d", p.URL, status)}
 	default:
 		p.Agreement, err = agreement.Parse(text)
 		p.Failed = failureOf(err)
@@ -46,7 +54,7 @@ func askProxy(ctx context.Context, client *http.Client, url string) Proxy {
 	if p.Failed.Failed() {
 		return p
 	}
-	status, _, text, err = get(ctx, client, url+"/readyz")
+	status, _, text, err = get(ctx, client, address+"/readyz")
 	switch {
 	case err != nil:
 		p.NotReady = failureOf(err).Text
@@ -56,8 +64,8 @@ func askProxy(ctx context.Context, client *http.Client, url string) Proxy {
 	return p
 }
 
-func get(ctx context.Context, client *http.Client, url string) (status int, header http.Header, text []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func get(ctx context.Context, client *http.Client, address string) (status int, header http.Header, text []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return 0, nil, nil, err
 	}

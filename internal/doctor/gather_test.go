@@ -150,8 +150,27 @@ func TestProxiesThatShowSomethingElse(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(answer))
 		p := askProxy(t.Context(), server.Client(), urlOf(server.URL+"/"))
 		server.Close()
+		if !strings.HasPrefix(p.URL, server.URL) || !strings.Contains(p.Clock.Of, server.URL) {
+			t.Errorf("%s: called %q, and its clock %q", name, p.URL, p.Clock.Of)
+		}
 		if !p.Failed.Failed() {
 			t.Errorf("%s: taken for %+v", name, p)
 		}
+	}
+}
+
+// TestPasswordsOfProxiesAreNotTold, of those that answer and of those that do not.
+func TestPasswordsOfProxiesAreNotTold(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	answering := strings.Replace(server.URL, "//", "//reader:secret@", 1)
+	for what, address := range map[string]string{"answers": answering, "is no URL": "http://reader:secret@host:port"} {
+		p := askProxy(t.Context(), server.Client(), urlOf(address))
+		if text := fmt.Sprintf("%+v", p); strings.Contains(text, "secret") || !p.Failed.Failed() {
+			t.Errorf("%s: got %s", what, text)
+		}
+	}
+	server.Close()
+	if text := fmt.Sprintf("%+v", askProxy(t.Context(), server.Client(), urlOf(answering))); strings.Contains(text, "secret") {
+		t.Errorf("is silent: got %s", text)
 	}
 }
