@@ -152,3 +152,15 @@ func TestDoctorComparesProxies(t *testing.T) {
 		}
 	}
 }
+
+// TestReportsMoveNoTerminal, whatever brokers and proxies call themselves.
+func TestReportsMoveNoTerminal(t *testing.T) {
+	var text strings.Builder
+	report := &doctor.Report{Findings: []doctor.Finding{{ID: doctor.TopicWriters, Severity: doctor.Error, Subject: "topic a\x1b[2J", Seen: "User:é\x9b31m may\nwrite\u202e", Do: "look\a"}}}
+	if err := writeReport(&text, report, false); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := text.String(), "topic a�[2J: User:é�31m may write�\n"; !strings.Contains(got, want) || strings.ContainsAny(got, "\x1b\a\u202e\u009b") {
+		t.Errorf("got %q, want it to hold %q", got, want)
+	}
+}

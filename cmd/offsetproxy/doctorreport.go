@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/offsetproxy/offsetproxy/internal/doctor"
 )
@@ -53,10 +54,17 @@ func sameButSubject(a, b doctor.Finding) bool {
 	return a == b
 }
 
-// wrap writes words in lines behind a first indent, and blanks of its length.
+// wrap writes words in lines behind a first indent, and blanks of its length. Principals,
+// hosts and what a proxy says are others' texts: nothing in them moves a terminal.
 func wrap(b *strings.Builder, indent, text string) {
 	line := indent
 	for _, word := range strings.Fields(text) {
+		word = strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) {
+				return r
+			}
+			return unicode.ReplacementChar
+		}, word)
 		if len(line)+1+len(word) > reportWidth && strings.TrimSpace(line) != "" {
 			fmt.Fprintln(b, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", len(indent))
