@@ -78,7 +78,8 @@ public class Lease implements Callable<Void> {
 
     /**
      * Appends at the end of what was read; false: something else stands there, so what was
-     * decided on the log before is void. A lease counts from before the append was sent.
+     * decided on the log before is void. Whoever acts elsewhere by its lease has to count it
+     * from before it calls this.
      */
     boolean append(String what) throws Exception {
         long at = next;
