@@ -124,7 +124,7 @@ func (s *documentShell) check(argv []string) (known bool, err error) {
 		return true, err
 	case name == "npm":
 		return true, exists(args[slices.Index(args, "--prefix")+1] + "/package.json")
-	case filepath.Base(name) == "kafka-topics.sh", name == "kafka-acls.sh":
+	case filepath.Base(name) == "kafka-topics.sh", name == "kafka-acls.sh", name == "printf":
 		return true, nil
 	}
 	return false, nil
