@@ -173,12 +173,12 @@ func missingRightsAreNamed(t *testing.T, s *secured) {
 	}
 }
 
-// TestProxyLogsInByScram on brokers that never see its password, and again
-// before its logins end.
-func TestProxyLogsInByScram(t *testing.T) {
+// TestProxyLogsIn again before its logins end: by SCRAM on brokers that never see its
+// password, and by tokens.
+func TestProxyLogsIn(t *testing.T) {
 	besideOthers(t)
 	const lasts = 4 * time.Second
-	s := startSecured(t, map[string]string{"connections.max.reauth.ms": strconv.FormatInt(lasts.Milliseconds(), 10)}, "proxy", "writer")
+	s := startSecured(t, tokensTaken(map[string]string{"connections.max.reauth.ms": strconv.FormatInt(lasts.Milliseconds(), 10)}), "proxy", "writer")
 	s.allow(t, "proxy", on{probeTopic, append([]kadm.ACLOperation{kadm.OpCreate}, probeRights...)}, on{"", configRights})
 	mechanisms := []string{"SCRAM-SHA-256", "SCRAM-SHA-512"}
 	for i, hash := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
@@ -192,6 +192,10 @@ func TestProxyLogsInByScram(t *testing.T) {
 		s.allow(t, "writer", on{topic, []kadm.ACLOperation{kadm.OpWrite}})
 		s.allow(t, "proxy", on{topic, viewRights})
 	}
+	t.Run("OAUTHBEARER", func(t *testing.T) {
+		t.Parallel()
+		logsInByToken(t, s, lasts)
+	})
 	for _, mechanism := range mechanisms {
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel() // they wait for the end of logins

@@ -111,10 +111,11 @@ func (g *gateway) client(t *testing.T, login sasl.Mechanism, opts ...kgo.Opt) *k
 		}
 		return (&tls.Dialer{Config: &tls.Config{RootCAs: g.outside.Pool(), ServerName: host}}).DialContext(ctx, network, g.tls)
 	}
-	return g.open(t, append(opts, kgo.SeedBrokers(tlsDomain+":1"), kgo.Dialer(dial), kgo.SASL(login))...)
+	return openClient(t, append(opts, kgo.SeedBrokers(tlsDomain+":1"), kgo.Dialer(dial), kgo.SASL(login))...)
 }
 
-func (g *gateway) open(t *testing.T, opts ...kgo.Opt) *kgo.Client {
+// openClient has no retries by ids, and learns quickly of changes.
+func openClient(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(opts, kgo.MetadataMinAge(50*time.Millisecond), kgo.DisableIdempotentWrite())...)
 	if err != nil {
@@ -130,7 +131,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	g := startGateway(t)
 	var ended disconnects
 	clients := map[string]*kgo.Client{
-		"without secrets": g.open(t, kgo.SeedBrokers(g.proxy.bootstrap), kgo.WithHooks(&ended), kgo.RecordRetries(0)),
+		"without secrets": openClient(t, kgo.SeedBrokers(g.proxy.bootstrap), kgo.WithHooks(&ended), kgo.RecordRetries(0)),
 		"PLAIN":           g.client(t, plain.Auth{User: "anna", Pass: passwordOf("anna")}.AsMechanism(), kgo.WithHooks(&ended), kgo.RecordRetries(0)),
 		"SCRAM-SHA-256":   g.client(t, scram.Auth{User: "anna", Pass: passwordOf("anna")}.AsSha256Mechanism(), kgo.WithHooks(&ended), kgo.RecordRetries(0)),
 		"SCRAM-SHA-512":   g.client(t, scram.Auth{User: "anna", Pass: passwordOf("anna")}.AsSha512Mechanism(), kgo.WithHooks(&ended), kgo.RecordRetries(0)),

@@ -87,6 +87,9 @@ func (e *LoginError) Error() string {
 		if e.Reason != "" {
 			what += ": " + e.Reason
 		}
+		if e.Mechanism == OAuthBearer && e.Code == kerr.SaslAuthenticationFailed.Code {
+			what += ": the token has expired, or is not for these brokers"
+		}
 	}
 	return fmt.Sprintf("log in %s: %s", Credentials{Mechanism: e.Mechanism, User: e.User}.who(), what)
 }

@@ -17,6 +17,9 @@ import (
 const secret = "open-sesame"
 
 func credentials(mechanism proxy.Mechanism) proxy.Credentials {
+	if mechanism == proxy.OAuthBearer {
+		return proxy.Credentials{Mechanism: mechanism, Password: func() (string, error) { return secret, nil }}
+	}
 	return proxy.Credentials{Mechanism: mechanism, User: "proxy", Password: func() (string, error) { return secret, nil }}
 }
 
@@ -56,6 +59,9 @@ func TestLoginRefused(t *testing.T) {
 		{"wrong password", proxy.Plain, func() {
 			authenticate.ErrorCode, authenticate.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr("Invalid username or password")
 		}, "Invalid username or password"},
+		{"a token that has ended", proxy.OAuthBearer, func() {
+			authenticate.ErrorCode, authenticate.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr(`{"status":"invalid_token"}`)
+		}, "the token has expired, or is not for these brokers"},
 		{"another mechanism", proxy.Plain, func() {
 			handshake.ErrorCode, handshake.SupportedMechanisms = kerr.UnsupportedSaslMechanism.Code, []string{"GSSAPI", "OAUTHBEARER"}
 		}, "the broker does not take PLAIN, only GSSAPI, OAUTHBEARER"},
