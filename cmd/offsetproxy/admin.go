@@ -20,7 +20,16 @@ import (
 
 const (
 	adminHeaderTimeout = 5 * time.Second
-	adminCloseTimeout  = 3 * time.Second
+	// adminReadTimeout is for a request, and adminWriteTimeout for its answer, which
+	// profiles extend by how long they take. So those who take nothing hold a descriptor
+	// of the proxy's for so long, and those who ask for nothing more for
+	// adminIdleTimeout.
+	adminReadTimeout  = 10 * time.Second
+	adminWriteTimeout = 15 * time.Second
+	adminIdleTimeout  = 2 * time.Minute
+	// adminHeaderBytes bounds the head of a request; what asks here is short.
+	adminHeaderBytes  = 16 << 10
+	adminCloseTimeout = 3 * time.Second
 )
 
 // adminServer serves /metrics (Prometheus; the Go runtime's and the process's
@@ -41,13 +50,19 @@ func startAdmin(listen string, profiles bool, registry *prometheus.Registry, log
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}
+	return serveAdmin(listener, profiles, registry, logger), nil
+}
+
+// serveAdmin is startAdmin on a listener that close closes.
+func serveAdmin(listener net.Listener, profiles bool, registry *prometheus.Registry, logger *slog.Logger) *adminServer {
 	a := &adminServer{
 		listener: listener,
 		done:     make(chan struct{}),
 	}
 	mux := http.NewServeMux()
 	a.mux = mux
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	metrics := shareGatherings(registry.Gather)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(metrics.Gather), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", a.livez)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	if profiles {
@@ -62,10 +77,14 @@ func startAdmin(listen string, profiles bool, registry *prometheus.Registry, log
 	a.http = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: adminHeaderTimeout,
+		ReadTimeout:       adminReadTimeout,
+		WriteTimeout:      adminWriteTimeout,
+		IdleTimeout:       adminIdleTimeout,
+		MaxHeaderBytes:    adminHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	go a.serveLoop(logger)
-	return a, nil
+	return a
 }
 
 // handle serves something else too, from then on. It may be called while requests

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -27,9 +26,6 @@ var (
 )
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
-
-// statusWriteTimeout ends answers to watchers that do not take them.
-const statusWriteTimeout = 10 * time.Second
 
 // pagePolicy lets a browser run and show the page's own script and style and ask for
 // /status.json, and nothing else: names of topics, brokers and rules come from others.
@@ -83,8 +79,6 @@ func (p *statusPage) handler(contentType string, take func() ([]byte, error)) ht
 			http.Error(w, "the status cannot be shown; see the log", http.StatusInternalServerError)
 			return
 		}
-		// An error: the connection cannot have one, as in a test.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(statusWriteTimeout))
 		h.Set("Content-Type", contentType)
 		_, _ = w.Write(body) // fails only when the client has gone
 	})
