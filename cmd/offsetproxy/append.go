@@ -20,6 +20,7 @@ const maxValueBytes = 100 << 20
 type appendCmd struct {
 	partitionFlags
 	outputFlag
+	clientFlags
 	Expect  string        `help:"The offset the record must get (see next), or end." required:"" placeholder:"N"`
 	Key     *string       `help:"Key; without it the record has none." placeholder:"TEXT"`
 	Header  []string      `help:"A record header; may be repeated." sep:"none" placeholder:"NAME=VALUE"`
@@ -67,9 +68,13 @@ func (c *appendCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
+	way, err := c.way()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(env.ctx, c.Timeout)
 	defer cancel()
-	client := appender.New(appender.Config{Bootstrap: c.Bootstrap, ClientID: clientID})
+	client := appender.New(appender.Config{Bootstrap: c.Bootstrap, ClientID: clientID, Dial: way.loggedIn()})
 	defer client.Close()
 	offset, err := client.AppendPatiently(ctx, record)
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/offsetproxy/offsetproxy/internal/config"
 	"github.com/offsetproxy/offsetproxy/internal/embedded"
 	"github.com/offsetproxy/offsetproxy/internal/race"
@@ -25,7 +27,8 @@ type demoCmd struct {
 	Duration  time.Duration `help:"How long the writers race." default:"5s"`
 	Writers   int           `help:"How many race, through the proxies in turn." default:"4"`
 	Unsafe    bool          `help:"Proxies check only their cache: shows what the fence is for."`
-	LogLevel  string        `help:"Of the proxies' logs on standard error: debug, info, warn or error; default ${default}." enum:"debug,info,warn,error" default:"error" placeholder:"LEVEL"`
+	clientFlags
+	LogLevel string `help:"Of the proxies' logs on standard error: debug, info, warn or error; default ${default}." enum:"debug,info,warn,error" default:"error" placeholder:"LEVEL"`
 }
 
 // Help adds to the command's help.
@@ -34,7 +37,8 @@ func (demoCmd) Help() string {
 for the places of one partition, each attempt sent once. Then the log is read
 from the brokers and compared with what each writer was told: every success at
 the offset it was promised, no refused record in the log, no value twice. On a
-real cluster a topic is created for it and deleted at the end.
+real cluster a topic is created for it and deleted at the end; flags of TLS and
+login are for its brokers.
 
 Exit status: 0 only if the check holds. With --unsafe the proxies check their
 cache and forward; two of them then acknowledge appends at other offsets than
@@ -79,6 +83,10 @@ func (c *demoCmd) Run(env *environment) error {
 // race fills the report.
 func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 	bootstrap, kind := c.Bootstrap, proxy.ApacheKafka
+	way, err := c.way()
+	if err != nil {
+		return err
+	}
 	report.Cluster = "the cluster at " + strings.Join(bootstrap, ",")
 	if len(bootstrap) == 0 {
 		cluster, err := embedded.Start(embedded.Config{Brokers: embeddedBrokers})
@@ -89,7 +97,7 @@ func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 		bootstrap, kind = cluster.Addrs(), proxy.EmbeddedKfake
 		report.Cluster = fmt.Sprintf("an embedded cluster of %d brokers", embeddedBrokers)
 	}
-	topic, err := createDemoTopic(env.ctx, bootstrap)
+	topic, err := createDemoTopic(env.ctx, way.loggedIn(), bootstrap)
 	if err != nil {
 		return err
 	}
@@ -118,7 +126,10 @@ func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 			Rules:      []proxy.Rule{{Topics: topic.name, Mode: proxy.ModeRequire}},
 			BrokerKind: kind,
 			Unsafe:     c.Unsafe,
-			Logger:     logger.With("proxy", i+1),
+			// The writers need no login: the proxies listen for this machine alone.
+			Credentials: way.credentials(),
+			Dial:        way.dial,
+			Logger:      logger.With("proxy", i+1),
 		})
 		if err != nil {
 			return err
@@ -138,7 +149,7 @@ func (c *demoCmd) race(env *environment, report *demoReport) (err error) {
 	}
 	readCtx, stop := context.WithTimeout(ctx, demoReadTimeout)
 	defer stop()
-	log, err := race.ReadLog(readCtx, bootstrap, topic.name, 0)
+	log, err := race.ReadLog(readCtx, bootstrap, topic.name, 0, kgo.Dialer(way.loggedIn()))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/offsetproxy/offsetproxy/internal/appender"
 )
 
 const demoAdminTimeout = 30 * time.Second
@@ -19,13 +21,14 @@ const demoAdminTimeout = 30 * time.Second
 type demoTopic struct {
 	name      string
 	bootstrap []string
+	dial      appender.Dial
 }
 
 // createDemoTopic makes a topic under a name that nobody else has.
-func createDemoTopic(ctx context.Context, bootstrap []string) (*demoTopic, error) {
+func createDemoTopic(ctx context.Context, dial appender.Dial, bootstrap []string) (*demoTopic, error) {
 	id := make([]byte, 4)
 	rand.Read(id)
-	t := &demoTopic{name: "offsetproxy-demo-" + hex.EncodeToString(id), bootstrap: bootstrap}
+	t := &demoTopic{name: "offsetproxy-demo-" + hex.EncodeToString(id), bootstrap: bootstrap, dial: dial}
 	err := t.admin(ctx, func(ctx context.Context, admin *kadm.Client) error {
 		brokers, err := admin.ListBrokers(ctx)
 		if err != nil {
@@ -60,6 +63,7 @@ func (t *demoTopic) admin(ctx context.Context, do func(context.Context, *kadm.Cl
 	defer cancel()
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(t.bootstrap...),
+		kgo.Dialer(t.dial),
 		kgo.ClientID(clientID),
 		kgo.RequestRetries(3),
 		kgo.RetryTimeout(10*time.Second),

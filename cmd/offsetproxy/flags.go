@@ -90,6 +90,7 @@ type settingFlags struct {
 // flagGroups are the headings of --help.
 var flagGroups = []kong.Group{
 	{Key: "settings", Title: "Settings, in place of a file:"},
+	{Key: "client", Title: "TLS and login, if where it connects to asks for them:"},
 	{Key: "rules", Title: "Rules by topic; the first that matches decides, in the order given:", Description: ruleHelp},
 	{Key: "fence", Title: "Settings of the fence:"},
 	{Key: "limits", Title: "Settings that bound what clients can make the proxy spend:"},

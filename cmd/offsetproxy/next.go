@@ -14,6 +14,7 @@ const clientID = "offsetproxy-cli"
 type nextCmd struct {
 	partitionFlags
 	outputFlag
+	clientFlags
 	Timeout time.Duration `help:"How long to try." default:"10s"`
 }
 
@@ -28,9 +29,13 @@ Example:
 
 // Run prints the offset.
 func (c *nextCmd) Run(env *environment) error {
+	way, err := c.way()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(env.ctx, c.Timeout)
 	defer cancel()
-	client := appender.New(appender.Config{Bootstrap: c.Bootstrap, ClientID: clientID})
+	client := appender.New(appender.Config{Bootstrap: c.Bootstrap, ClientID: clientID, Dial: way.loggedIn()})
 	defer client.Close()
 	next, err := client.NextOffset(ctx, c.Topic, appender.Partition(c.Partition))
 	if err != nil {

@@ -36,7 +36,8 @@ type verifyCmd struct {
 	Wait              time.Duration `help:"How long proxies and brokers that are not there are waited for, before the appends and for the log." default:"2m"`
 	JudgeTime         time.Duration `help:"How long porcupine may take." default:"60s"`
 	History           string        `help:"File to write the history to; without --bootstrap, to check." required:"" placeholder:"FILE" type:"path"`
-	Picture           string        `help:"File for a picture of a violation; default: FILE with .html." placeholder:"FILE" type:"path"`
+	clientFlags
+	Picture string `help:"File for a picture of a violation; default: FILE with .html." placeholder:"FILE" type:"path"`
 }
 
 // Help adds to the command's help.
@@ -117,11 +118,15 @@ func (c *verifyCmd) Run(env *environment) error {
 
 // run appends and writes the history.
 func (c *verifyCmd) run(env *environment) (err error) {
+	way, err := c.way()
+	if err != nil {
+		return err
+	}
 	cfg := verify.Config{
 		Proxies: c.Bootstrap, ReadFrom: c.ReadFrom, Topic: c.Topic, Create: c.Create, Partitions: c.Partitions,
 		Replicas: c.ReplicationFactor, Writers: c.Writers, Duration: c.For, MaxRecords: c.MaxRecords,
 		EndShare: c.EndShare, AheadShare: c.AheadShare, Seed: c.Seed,
-		RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle, Wait: c.Wait,
+		Dial: way.loggedIn(), RequestTimeout: c.RequestTimeout, Patience: c.Patience, Settle: c.Settle, Wait: c.Wait,
 	}
 	if c.EndShare == 0 {
 		cfg.EndShare = -1

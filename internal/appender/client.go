@@ -36,7 +36,7 @@ type Config struct {
 	// DialTimeout bounds one connection attempt; default 5 s.
 	DialTimeout time.Duration
 	// Dial opens connections; default net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial Dial
 }
 
 // Client makes appends over connections of its own. Not for concurrent use.

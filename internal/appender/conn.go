@@ -15,6 +15,13 @@ import (
 // maxAnswerBytes bounds an answer; those asked for here name one topic.
 const maxAnswerBytes = 64 << 20
 
+// What servers of other protocols answer begins with, read as the length of an answer;
+// both are beyond maxAnswerBytes.
+const (
+	beginsHTTP     = 0x48545450 // "HTTP"
+	beginsTLSAlert = 0x1503     // an alert's first two bytes (RFC 8446, section 5.1)
+)
+
 // Conn is one connection with one request in flight, which is never sent twice.
 // Not for concurrent use. After an error it is useless and must be closed.
 type Conn struct {
@@ -111,11 +118,18 @@ func (c *Conn) exchange(ctx context.Context, req kmsg.Request) (kmsg.Response, e
 
 func (c *Conn) read(req kmsg.Request) (kmsg.Response, error) {
 	var head [8]byte
-	if _, err := io.ReadFull(c.net, head[:]); err != nil {
-		return nil, err
-	}
+	// What is too short to be an answer may still be told for what it is: zeros stand
+	// where nothing came.
+	_, err := io.ReadFull(c.net, head[:])
 	size, id := int32(binary.BigEndian.Uint32(head[:])), int32(binary.BigEndian.Uint32(head[4:]))
-	if size < 4 || size > maxAnswerBytes {
+	switch {
+	case size == beginsHTTP:
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, ErrHTTP)
+	case size>>16 == beginsTLSAlert:
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, ErrTLS)
+	case err != nil:
+		return nil, err
+	case size < 4 || size > maxAnswerBytes:
 		return nil, fmt.Errorf("%w: an answer of %d bytes", ErrMalformed, size)
 	}
 	if id != c.lastID {

@@ -15,6 +15,12 @@ var ErrClosed = errors.New("appender: the client is closed")
 // ErrMalformed means that an answer could not be understood as Kafka protocol.
 var ErrMalformed = errors.New("answer is not the Kafka protocol")
 
+// ErrHTTP is wrapped beside ErrMalformed where an HTTP server answers.
+var ErrHTTP = errors.New("it is HTTP")
+
+// ErrTLS is wrapped beside ErrMalformed where a TLS server answers.
+var ErrTLS = errors.New("it is TLS")
+
 // Code is a Kafka error code as it stands in an answer.
 type Code int16
 

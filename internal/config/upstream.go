@@ -152,7 +152,7 @@ func (r *resolver) password(place Value) Secret {
 	s := r.doc.Upstream.SASL
 	given := func(v Value) bool { return v.given && v.text != "" }
 	if !given(s.User) {
-		r.wrong(place, "upstream.sasl.user", "missing: the user that the proxy logs in as")
+		r.wrong(place, "upstream.sasl.user", "missing: the user to log in as")
 	} else if strings.ContainsRune(s.User.text, 0) {
 		r.wrong(s.User, "upstream.sasl.user", "holds a NUL")
 	}

@@ -17,12 +17,13 @@ type Stored struct {
 }
 
 // ReadLog reads a partition from its start to its end as of now, from the
-// brokers given, uncommitted transactions included.
-func ReadLog(ctx context.Context, bootstrap []string, topic string, partition appender.Partition) ([]Stored, error) {
-	client, err := kgo.NewClient(
+// brokers given, uncommitted transactions included; opts are for the client that
+// reads.
+func ReadLog(ctx context.Context, bootstrap []string, topic string, partition appender.Partition, opts ...kgo.Opt) ([]Stored, error) {
+	client, err := kgo.NewClient(append(opts,
 		kgo.SeedBrokers(bootstrap...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {int32(partition): kgo.NewOffset().AtStart()}}),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 type Dialer struct {
 	// Store has the files.
 	Store *Store
+	// OfFlags has errors name flags of a client, and not settings of a proxy.
+	OfFlags bool
 	// Dial opens what TLS is spoken over; nil: a net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -36,13 +38,17 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	secured := tls.Client(conn, cfg)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("TLS with %s: %w", address, advise(err, cfg.ServerName))
+		return nil, fmt.Errorf("TLS with %s: %w", address, d.advise(err, cfg.ServerName))
 	}
 	return secured, nil
 }
 
 // advise adds what to do.
-func advise(err error, name string) error {
+func (d *Dialer) advise(err error, name string) error {
+	caFile, serverName := "upstream.tls.ca_file", "upstream.tls.server_name"
+	if d.OfFlags {
+		caFile, serverName = "--tls-ca-file", "--tls-server-name"
+	}
 	var (
 		noRecord  tls.RecordHeaderError
 		authority x509.UnknownAuthorityError
@@ -51,13 +57,13 @@ func advise(err error, name string) error {
 	)
 	switch {
 	case errors.As(err, &noRecord):
-		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+		return fmt.Errorf("%w: TLS is not spoken on this port", err)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: upstream.tls.ca_file must hold the authority of the brokers' certificates", err)
+		return fmt.Errorf("%w: %s must hold the authority of the certificates there", err, caFile)
 	case errors.As(err, &other):
-		return fmt.Errorf("%w: the certificate is for other names than %q: upstream.tls.server_name says which one to ask for", err, name)
+		return fmt.Errorf("%w: the certificate is for other names than %q: %s says which one to ask for", err, name, serverName)
 	case errors.As(err, &expired) && expired.Reason == x509.Expired:
-		return fmt.Errorf("%w: renew the broker's certificate, or look at this machine's clock", err)
+		return fmt.Errorf("%w: renew the certificate, or look at this machine's clock", err)
 	}
 	return err
 }

@@ -184,9 +184,9 @@ func TestWhatBrokersCanGetWrong(t *testing.T) {
 		return echoes(t, load(t, f)).Addr().String()
 	}
 	for address, want := range map[string]string{
-		plain.Addr().String():               "does not speak TLS",
+		plain.Addr().String():               "TLS is not spoken",
 		secured("other.test", time.Hour):    "upstream.tls.server_name",
-		secured("proxy.test", -time.Minute): "renew the broker's certificate",
+		secured("proxy.test", -time.Minute): "renew the certificate",
 	} {
 		d := &Dialer{Store: load(t, Files{CA: f.CA, ServerName: "proxy.test"})}
 		if conn, err := d.DialContext(context.Background(), "tcp", address); err == nil || !strings.Contains(err.Error(), want) {

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"time"
+
+	"github.com/offsetproxy/offsetproxy/internal/appender"
 )
 
 // Config is what a run needs.
@@ -53,12 +56,23 @@ type Config struct {
 	// Wait is how long brokers and proxies that are not there are waited for,
 	// before the run and when the log is read; default 2 min.
 	Wait time.Duration
+	// Dial opens all connections, to the proxies and to where the log is read; nil: a
+	// net.Dialer's DialContext. It is called concurrently.
+	Dial appender.Dial
 	// Progress gets a line every ten seconds; nil: none.
 	Progress io.Writer
 }
 
 // ErrConfig means that a Config breaks what its fields say.
 var ErrConfig = errors.New("bad configuration")
+
+// dial opens connections.
+func (c *Config) dial() appender.Dial {
+	if c.Dial == nil {
+		return new(net.Dialer).DialContext
+	}
+	return c.Dial
+}
 
 // withDefaults checks the fields and fills those that are zero.
 func (c Config) withDefaults() (Config, error) {

@@ -31,6 +31,7 @@ type link struct {
 	proxy     uint16
 	bootstrap string
 	topic     string
+	dial      appender.Dial
 	wait      time.Duration // for a connection, and for an answer
 	leaders   []string      // address by partition; empty: ask
 	conns     map[string]*appender.Conn
@@ -38,7 +39,7 @@ type link struct {
 
 func newLink(cfg *Config, proxy, partitions int) *link {
 	return &link{
-		proxy: uint16(proxy), bootstrap: cfg.Proxies[proxy], topic: cfg.Topic, wait: 2 * cfg.RequestTimeout,
+		proxy: uint16(proxy), bootstrap: cfg.Proxies[proxy], topic: cfg.Topic, dial: cfg.dial(), wait: 2 * cfg.RequestTimeout,
 		leaders: make([]string, partitions), conns: make(map[string]*appender.Conn),
 	}
 }
@@ -60,8 +61,9 @@ func (l *link) drop(addr string) {
 func (l *link) conn(ctx context.Context, addr string) (*appender.Conn, error) {
 	c := l.conns[addr]
 	if c == nil {
-		dialer := net.Dialer{Timeout: l.wait}
-		open, err := dialer.DialContext(ctx, "tcp", addr)
+		dialing, cancel := context.WithTimeout(ctx, l.wait)
+		open, err := l.dial(dialing, "tcp", addr)
+		cancel()
 		if err != nil {
 			return nil, err
 		}

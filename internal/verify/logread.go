@@ -110,7 +110,7 @@ func (r *logReader) attempt(ctx context.Context) error {
 }
 
 func (r *logReader) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(r.cfg.ReadFrom...), kgo.ClientID(clientID), kgo.RequestRetries(3),
+	return kgo.NewClient(append(options, kgo.SeedBrokers(r.cfg.ReadFrom...), kgo.Dialer(r.cfg.dial()), kgo.ClientID(clientID), kgo.RequestRetries(3),
 		kgo.RetryTimeout(10*time.Second), kgo.MetadataMinAge(100*time.Millisecond))...)
 }
 

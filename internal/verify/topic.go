@@ -39,7 +39,7 @@ type topicAdmin struct{ cfg *Config }
 func (a topicAdmin) prepare(ctx context.Context) ([]Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Wait)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(a.cfg.Proxies...), kgo.ClientID(clientID), kgo.RequestRetries(3), kgo.RetryTimeout(10*time.Second))
+	client, err := kgo.NewClient(kgo.SeedBrokers(a.cfg.Proxies...), kgo.Dialer(a.cfg.dial()), kgo.ClientID(clientID), kgo.RequestRetries(3), kgo.RetryTimeout(10*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnprepared, a.cfg.Topic, err)
 	}
