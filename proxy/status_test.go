@@ -95,6 +95,27 @@ func TestStatusKeepsIdlePartitions(t *testing.T) {
 	}
 }
 
+// TestStatusSeesNothingOfALanePutAway: its partition's state is that of another lane by
+// then, which changes it under a lock of its own.
+func TestStatusSeesNothingOfALanePutAway(t *testing.T) {
+	p := manyLanes(t, 2)
+	f := p.fencing
+	lanes := f.allLanes()
+	for _, l := range lanes {
+		l.users.Add(-1)
+	}
+	f.sweep()
+	for _, l := range lanes {
+		var g laneGlance
+		if !l.glance(&g, instant()) || g.lane != nil {
+			t.Errorf("%v: got a look at %+v, want none", l.key, g)
+		}
+	}
+	if s := p.takeStatus(instant()); s.PartitionsInUse != 0 || s.PartitionsIdle != 2 || len(s.Partitions) != 2 {
+		t.Errorf("got %d in use, %d idle, %d shown, want 0, 2, 2", s.PartitionsInUse, s.PartitionsIdle, len(s.Partitions))
+	}
+}
+
 // TestStatusTellsViolationsAndTopics: what a person has to look at.
 func TestStatusTellsViolationsAndTopics(t *testing.T) {
 	l := newLeader(t, "fenced", "fenced-lost")

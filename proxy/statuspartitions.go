@@ -83,12 +83,17 @@ func (g *laneGlance) before(o *laneGlance) int {
 	)
 }
 
-// glance looks at the lane, if its lock is free; false: it was not.
+// glance looks at the lane, if its lock is free; false: it was not. Of a lane that was
+// put away it sees nothing, and leaves g as it is: the partition's state has another
+// lane by now, under another lock, or is in the cache.
 func (l *lane) glance(g *laneGlance, at ps.Instant) bool {
 	if !l.mu.TryLock() {
 		return false
 	}
 	defer l.mu.Unlock()
+	if l.closed {
+		return true
+	}
 	g.lane, g.last, g.counts = l, l.last, *l.part.State().Counts()
 	g.standing = l.part.Standing(max(l.last, at))
 	g.activity = g.counts.All() - l.shown
@@ -119,6 +124,10 @@ func (f *fencing) partitions(s *Status, problems map[string]TopicStatus, at ps.I
 		var g laneGlance
 		if !l.glance(&g, at) {
 			return false
+		}
+		if g.lane == nil { // put away since the lanes were listed
+			s.PartitionsInUse--
+			return true
 		}
 		s.Appends.Unknown += int64(g.standing.Unknown)
 		s.Appends.Upstream += int64(g.standing.Upstream)
