@@ -89,6 +89,8 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 	c := newConn(p, client, e, node)
 	c.address = address
 	p.conns[c] = struct{}{}
+	p.metrics.open.Add(1)
+	e.clients.Add(1)
 	p.wg.Go(func() {
 		c.serve()
 		p.addresses.leave(c.address)
@@ -99,8 +101,6 @@ func (p *Proxy) accepted(client net.Conn, e *entrance, node int32) {
 		e.clients.Add(-1)
 	})
 	p.mu.Unlock()
-	p.metrics.open.Add(1)
-	e.clients.Add(1)
 }
 
 // tooManyOf says that an address has as many connections as it may.
