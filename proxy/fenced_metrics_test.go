@@ -152,6 +152,25 @@ func TestMetricsByTopicAreBounded(t *testing.T) {
 	m.want("offsetproxy.limits.hit", "/metrics.max_topics", 2)
 }
 
+// Names that clients make up take no series, and do not pass for topics of which there
+// are too many.
+func TestMadeUpTopicsAreNotTooMany(t *testing.T) {
+	l := newLeader(t, "fenced-a")
+	m, cfg := newMeter(t)
+	cfg.MetricTopics = 1
+	r := newFencedRig(t, cfg, l)
+	c := r.dial()
+	for _, topic := range []string{"fenced-nowhere", "fenced-nor-there", "fenced-a"} {
+		c.produce(9, -1, part{topic: topic, records: conditional(0, "v")})
+	}
+	r.awaitQuiet()
+	got := m.read("offsetproxy.topic.appends")
+	if len(got) != 2 || got["/refused/(other)"] != 2 || got["/won/fenced-a"] != 1 {
+		t.Errorf("got the series %v, want two refused of others and one won", got)
+	}
+	m.want("offsetproxy.limits.hit", "/metrics.max_topics", 0)
+}
+
 // Nothing is counted by topic unless it is asked for.
 func TestNoMetricsByTopicByDefault(t *testing.T) {
 	l := newLeader(t, "fenced")

@@ -173,9 +173,6 @@ func outcomeOf(v fence.Verdict) string {
 func (m *metrics) outcome(name string, v fence.Verdict, topic counts) {
 	if v.Kind == fence.Retry {
 		m.retries[v.Reason.String()].Add(1)
-		if v.Reason == fence.TooManyUnknown {
-			m.limit(limitUnknown)
-		}
 	}
 	m.outcomes[name].Add(1)
 	m.inTopic(topic, name)
@@ -192,9 +189,9 @@ func (m *metrics) conflict(sent bool) {
 
 // refused counts a partition of a topic that never reached the fence; denied: its
 // client may not write to it.
-func (m *metrics) refused(topic string, code int16, denied bool) {
+func (m *metrics) refused(topic []byte, code int16, denied bool) {
 	m.outcomes[outcomeRefused].Add(1)
-	m.inTopic(m.topics.peek(topic), outcomeRefused)
+	m.topics.refused(topic)
 	name := refusalName(code)
 	if denied && code == kerr.TopicAuthorizationFailed.Code {
 		name = refusalMayNotWrite
@@ -252,12 +249,12 @@ func (m *metrics) viewEvicted(producers int) {
 }
 
 // readingEnded counts the limits that a reading has met; late: the time for it was over.
-func (m *metrics) readingEnded(err error, late bool) {
+func (m *metrics) readingEnded(at readingKey, err error, late bool) {
 	if late {
-		m.limit(limitReading)
+		m.limit(limitReading, "node", at.node, "err", err)
 	}
 	if errors.Is(err, prober.ErrAnswerTooLarge) {
-		m.limit(limitControl)
+		m.limit(limitControl, "node", at.node, "err", err)
 	}
 }
 

@@ -169,7 +169,7 @@ func (f *fencing) admit(x *exchange, view *wire.Produce, rules []*rule) {
 			}
 		}
 		if code != 0 {
-			f.metrics.refused(x.c.rights.nameOf(p.Topic), code, x.c.rights.denied[string(p.Topic)])
+			f.metrics.refused(p.Topic, code, x.c.rights.denied[string(p.Topic)])
 			if logged++; logged <= loggedRefusals {
 				f.logRefusal(x.c, p, code, message)
 			}

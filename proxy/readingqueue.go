@@ -33,10 +33,11 @@ type readingKey struct {
 // time at once cost no more than some tens, and a broker that does not answer
 // holds up no readings at others. Safe for concurrent use.
 type readingQueues struct {
-	atOnce  int                        // readings of one queue at the same time
-	timeout time.Duration              // of each reading, once it has begun
-	waited  func()                     // called for each reading that has to wait, under mu
-	told    func(err error, late bool) // called for each reading; late: timeout has ended it
+	atOnce  int           // readings of one queue at the same time
+	timeout time.Duration // of each reading, once it has begun
+	waited  func()        // called for each reading that has to wait, under mu
+	// told is called for each reading; late: timeout has ended it.
+	told func(at readingKey, err error, late bool)
 
 	ctx context.Context // ends when the readings must end
 	end context.CancelFunc
@@ -53,7 +54,7 @@ type readingQueue struct {
 	waiting []reading
 }
 
-func newReadingQueues(atOnce int, timeout time.Duration, waited func(), told func(err error, late bool)) *readingQueues {
+func newReadingQueues(atOnce int, timeout time.Duration, waited func(), told func(at readingKey, err error, late bool)) *readingQueues {
 	q := &readingQueues{atOnce: atOnce, timeout: timeout, waited: waited, told: told, queues: map[readingKey]*readingQueue{}}
 	q.ctx, q.end = context.WithCancel(context.Background())
 	return q
@@ -84,7 +85,7 @@ func (q *readingQueues) start(key readingKey, r reading) {
 // work runs a reading, and then those that wait until none does.
 func (q *readingQueues) work(key readingKey, queue *readingQueue, r reading) {
 	for again := true; again; {
-		err := q.run(r)
+		err := q.run(key, r)
 		for _, other := range q.failing(queue, err) {
 			other.fail(err)
 		}
@@ -92,11 +93,11 @@ func (q *readingQueues) work(key readingKey, queue *readingQueue, r reading) {
 	}
 }
 
-func (q *readingQueues) run(r reading) error {
+func (q *readingQueues) run(key readingKey, r reading) error {
 	ctx, cancel := context.WithTimeout(q.ctx, q.timeout)
 	defer cancel()
 	err := r.read(ctx)
-	q.told(err, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	q.told(key, err, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
 	return err
 }
 

@@ -71,7 +71,7 @@ func runQueues(t *testing.T, atOnce int, fn func(*testing.T, *queueLog, *reading
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &queueLog{}
-		q := newReadingQueues(atOnce, time.Minute, l.wait, func(error, bool) {})
+		q := newReadingQueues(atOnce, time.Minute, l.wait, func(readingKey, error, bool) {})
 		fn(t, l, q)
 		q.stop()
 		q.wait()

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"maps"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -47,17 +48,19 @@ func (t *topicCounts) of(topic string) counts {
 	return c
 }
 
-// peek is of, and gives no counters to a topic that has none: clients can make names up.
-func (t *topicCounts) peek(topic string) counts {
+// refused counts a batch that never came to a lane. It gives no counters to a topic that
+// has none, and does not say that there are too many: clients can make names up.
+func (t *topicCounts) refused(topic []byte) {
 	if t == nil {
-		return nil
+		return
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c, ok := t.topics[topic]; ok {
-		return c
+	c, ok := t.topics[string(topic)]
+	t.mu.Unlock()
+	if !ok {
+		c = t.others
 	}
-	return t.others
+	c[outcomeRefused].Add(1)
 }
 
 // inTopic counts an outcome in what topicCounts gave.
@@ -71,13 +74,15 @@ func (m *metrics) inTopic(topic counts, outcome string) {
 	}
 }
 
-// read observes what was counted.
+// read observes what was counted. It holds no lock meanwhile, since lanes are made under
+// it.
 func (t *topicCounts) read(observe func(int64, metric.MeasurementOption)) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	topics := maps.Clone(t.topics)
+	t.mu.Unlock()
 	one := func(topic string, c counts) {
 		for outcome, n := range c {
 			if n := n.Load(); n > 0 {
@@ -85,7 +90,7 @@ func (t *topicCounts) read(observe func(int64, metric.MeasurementOption)) {
 			}
 		}
 	}
-	for topic, c := range t.topics {
+	for topic, c := range topics {
 		one(topic, c)
 	}
 	one(otherTopics, t.others)

@@ -108,6 +108,9 @@ func (f *fencing) count(e *entry, at ps.Now, v fence.Verdict) {
 	name, m := outcomeOf(v), f.metrics
 	e.traced.became(name)
 	m.outcome(name, v, e.lane.counts)
+	if v.Kind == fence.Retry && v.Reason == fence.TooManyUnknown {
+		m.limit(limitUnknown, "topic", e.lane.key.Topic, "partition", e.lane.key.Partition)
+	}
 	m.timed(name, at.Instant.Sub(e.x.arrived))
 	m.admissions[""].add(e.admittedAt.Sub(e.x.arrived))
 	if !e.firstSent {
