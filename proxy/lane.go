@@ -137,13 +137,11 @@ func (l *lane) carryOutLocked(at ps.Now, effects []fence.Effect, made *claims) {
 		case fence.Send:
 			to := e.Ticket.Owner.(*entry)
 			sendable, claimed := to.ready(e)
-			to.traced.sent()
-			if sendable && !to.firstSent {
-				to.firstSent = true
-				l.f.metrics.holds[heldUntilSent].add(at.Instant.Sub(to.admittedAt))
-			}
 			if !sendable {
 				unsendable = append(unsendable, e.Ticket)
+			} else if to.traced.sent(); !to.firstSent {
+				to.firstSent = true
+				l.f.metrics.holds[heldUntilSent].add(at.Instant.Sub(to.admittedAt))
 			}
 			if claimed {
 				made.add(to.x)

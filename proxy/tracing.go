@@ -29,11 +29,15 @@ const (
 	headerState  = "tracestate"
 )
 
+// maxTraceState is the longest tracestate that is taken over, in bytes: what all who pass
+// it on are to keep (W3C Trace Context, section 3.3.1.5).
+const maxTraceState = 512
+
 // outcomeGone is of batches whose connection ended first; only spans name it.
 const outcomeGone = "connection_lost"
 
-// traced is a batch's span. It is its exchange's, whose mutex guards it once the batch
-// is admitted.
+// traced is a batch's span. Who decides the batch ends it: its clientLoop before it is
+// admitted and once it is withdrawn from its lane, in between whoever has the lane's lock.
 type traced struct {
 	span    trace.Span
 	outcome string
@@ -49,11 +53,13 @@ func (f *fencing) traceIfSampled(e *entry, topic string, in *wire.Inspector) {
 	if !f.tracing.Sampled(parent) {
 		return
 	}
-	if state, err := trace.ParseTraceState(string(in.FirstHeader(headerState))); err == nil && parent.IsValid() {
-		parent = parent.WithTraceState(state)
-	}
 	ctx := context.Background()
 	if parent.IsValid() {
+		if text := in.FirstHeader(headerState); len(text) <= maxTraceState {
+			if state, err := trace.ParseTraceState(string(text)); err == nil {
+				parent = parent.WithTraceState(state)
+			}
+		}
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	_, span := f.tracing.Tracer.Start(ctx, "conditional append",

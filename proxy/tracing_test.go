@@ -114,6 +114,28 @@ func TestConditionalBatchesAreTraced(t *testing.T) {
 	}
 }
 
+// A tracestate that is longer than all who pass it on keep is left out, and so is one
+// without a traceparent.
+func TestTraceStateIsBounded(t *testing.T) {
+	l := newLeader(t, "fenced")
+	spans, tracing := spansOf(func(trace.SpanContext) bool { return true })
+	r := newFencedRig(t, Config{Tracing: tracing}, l)
+	c := r.dial()
+	long := strings.Repeat("v", 200)
+	fits, tooLong := "a="+long+",b="+long, "a="+long+",b="+long+",c="+long
+	for i, b := range []struct{ parent, state, want string }{
+		{testParent, fits, fits}, {testParent, tooLong, ""}, {testParent, "not one", ""}, {"", fits, ""},
+	} {
+		c.one(0, batchOf(batchOptions{}, record{value: "v", expected: fmt.Sprint(i), headers: []kmsg.Header{
+			{Key: headerParent, Value: []byte(b.parent)}, {Key: headerState, Value: []byte(b.state)},
+		}}))
+		r.await("the span ends", func() bool { return len(spans.Ended()) == i+1 })
+		if got := spans.Ended()[i].SpanContext().TraceState().String(); got != b.want {
+			t.Errorf("of %d bytes, parent %q: got %q, want %q", len(b.state), b.parent, got, b.want)
+		}
+	}
+}
+
 // Without a traceparent a batch begins a trace, if it is sampled; what became unknown
 // shows as an error, and so does a connection that ends first.
 func TestTracesOfWhatGoesWrong(t *testing.T) {
