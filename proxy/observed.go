@@ -63,7 +63,11 @@ func (f *fencing) observed(c *conn, view *wire.Produce, p *wire.ProducePartition
 	switch {
 	case code != 0:
 		f.metrics.wouldRefuse(code)
-		f.foreseen(string(p.Topic), p.Partition, refusalName(code), "code", code, "reason", message)
+		exists := false
+		if c.node != unknownNode {
+			_, exists = f.topics.look(c.node, string(p.Topic))
+		}
+		f.foreseen(exists, string(p.Topic), p.Partition, refusalName(code), "code", code, "reason", message)
 		return nil
 	case outcome != "":
 		f.metrics.observed[outcome].Add(1)
@@ -168,7 +172,7 @@ func (b *watched) answered(r *wire.ProduceResult) {
 	}
 	b.f.metrics.observed[outcome].Add(1)
 	if outcome == outcomeTaken || outcome == outcomeNotReached {
-		b.f.foreseen(b.name, b.partition, outcome, "expected", b.expected, "offset", r.BaseOffset)
+		b.f.foreseen(true, b.name, b.partition, outcome, "expected", b.expected, "offset", r.BaseOffset)
 		return
 	}
 	b.f.logger.Debug("observed batch", "topic", b.name, "partition", b.partition,
@@ -176,10 +180,11 @@ func (b *watched) answered(r *wire.ProduceResult) {
 }
 
 // foreseen logs what the fence would refuse: the first time for a topic and an outcome
-// so that an operator sees it by default, and else for who looks closely.
-func (f *fencing) foreseen(topic string, partition int32, outcome string, attrs ...any) {
+// so that an operator sees it by default, and else for who looks closely. Of topics that
+// are not known to exist the operator is not told: clients can make up any number.
+func (f *fencing) foreseen(exists bool, topic string, partition int32, outcome string, attrs ...any) {
 	level := debugLevel
-	if f.forewarned.first(topic+" "+outcome, "") { // no topic's name has a space
+	if exists && f.forewarned.first(topic+" "+outcome, "") { // no topic's name has a space
 		level = slog.LevelInfo
 	}
 	if f.logger.Enabled(f.readings.ctx, level) {

@@ -104,6 +104,23 @@ func TestObservedOutcomes(t *testing.T) {
 	}
 }
 
+// Of topics that clients make up the operator is told nothing, or they could fill the log.
+func TestMadeUpTopicsDoNotFillTheLog(t *testing.T) {
+	l := newLeader(t, "seen")
+	r := startRuled(t, Config{Bootstrap: []string{l.server.Addr()}, Rules: observeAll()})
+	r.knowing("seen")
+	c := r.dial()
+	const told = " msg=\"batch would be refused by a rule that does more than observe"
+	for i, topic := range []string{"seen-nowhere", "seen-nor-there", "seen"} {
+		c.produce(9, -1, part{topic: topic, records: batchOf(batchOptions{producerID: 5, attributes: 16}, record{value: "v", expected: "9"})})
+		r.wantObserved(map[string]int64{outcomeRefused: int64(i + 1)})
+	}
+	r.await("all are told", func() bool { return r.log.count(told) == 3 })
+	if got := r.log.count("level=INFO" + told); got != 1 {
+		t.Errorf("got %d lines at level info, want that of the topic that exists", got)
+	}
+}
+
 // Whatever an observed topic is sent goes to the broker as it came, with other
 // correlation ids, and the answer comes back as the broker gave it, with the
 // proxy's addresses. The same under a rule that fences does not.
