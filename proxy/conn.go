@@ -447,7 +447,7 @@ func closeHard(conn net.Conn) {
 	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
-	_ = conn.Close()
+	closeNow(conn)
 }
 
 // closeGently closes a connection on which the peer may still be sending:
