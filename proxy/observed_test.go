@@ -324,13 +324,21 @@ func FuzzObservedAnswer(f *testing.F) {
 	answer.Topics = append(answer.Topics, topic)
 	f.Add(append([]byte{0}, answer.AppendTo(nil)...), int16(9))
 	f.Add([]byte{}, int16(3))
+	answer.Topics[0].Partitions[0].BaseOffset = 8 // of which the operator is told
+	f.Add(append([]byte{0}, answer.AppendTo(nil)...), int16(9))
 	m := &metrics{observed: newCounts(observedNames)}
+	forewarned, err := newOnceByTopic(1)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, body []byte, version int16) {
 		if version < 0 || version > 13 {
 			return
 		}
 		before := total(m.observed)
-		b := &watched{f: &fencing{metrics: m, logger: slog.New(slog.DiscardHandler)}, topic: "seen", name: "seen", expected: 7}
+		b := &watched{f: &fencing{
+			metrics: m, logger: slog.New(slog.DiscardHandler), forewarned: forewarned, readings: &readingQueues{ctx: t.Context()},
+		}, topic: "seen", name: "seen", expected: 7}
 		(&watch{version: version, batches: []*watched{b, b}}).answered(body)
 		if got := total(m.observed) - before; got != 2 {
 			t.Fatalf("%d batches counted, want 2", got)
