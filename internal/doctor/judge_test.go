@@ -157,6 +157,7 @@ var cases = []sick{
 	{"settings cannot be read, and limits are asserted", "brokers: {assert: {producer_id_expiration: 24h, connections_max_idle: 10m}}\n" + plainRules, func(f *Facts) {
 		f.Topics[1].Configs, f.Topics[1].ConfigsFailed = nil, refused(codeTopicAuthorization)
 	}, TopicSettings, Warning, "topic log-a"},
+	{"settings are not asked for", "", func(f *Facts) { f.Topics[1].Configs, f.Topics[1].ConfigsFailed = nil, unseen }, TopicSettings, Warning, "topic log-a"},
 	{"unclean election", "", func(f *Facts) { f.Topics[0].Configs[settingUnclean] = new("true") }, TopicUnclean, Error, "topic orders"},
 	{"unclean election where observed", "default_mode: observe\n", func(f *Facts) { f.Topics[2].Configs[settingUnclean] = new("true") }, TopicUnclean, Warning, "topic free"},
 	{"one replica", "", func(f *Facts) { alone(&f.Topics[1]) }, TopicReplicas, Warning, "topic log-a"},
@@ -201,6 +202,11 @@ var cases = []sick{
 	{"somebody may delete", "", func(f *Facts) {
 		f.ACLs = append(f.ACLs, ACL{Name: "ord", Prefixed: true, Principal: "User:tidy", Host: "*", Operation: kmsg.ACLOperationDelete})
 	}, TopicDeleters, Note, "topic orders"},
+	{"somebody may delete through the proxies", "", func(f *Facts) {
+		f.Word.ClosedNetwork = true
+		f.ACLs = append(f.ACLs, ACL{Name: "*", Principal: "User:tidy", Host: "*", Operation: kmsg.ACLOperationAll})
+	}, TopicDeleters, Note, "topic orders"},
+	{"clients may delete as the proxy", "", func(f *Facts) { f.ACLs[0].Operation = kmsg.ACLOperationAll }, TopicDeleters, Note, "topic log-a"},
 	{"super users", "", func(f *Facts) { f.Brokers[0].Configs[settingSuperUsers] = nil }, SuperUsers, Note, "brokers"},
 	{"another producer is at work", "", func(f *Facts) { f.Topics[0].Producers = []Producer{{ID: 7, Last: at.Add(-time.Minute)}} }, OtherProducers, Warning, "topic orders"},
 	{"another producer was", "", func(f *Facts) { f.Topics[0].Producers = []Producer{{ID: 7, Last: at.Add(-time.Hour)}} }, OtherProducers, Note, "topic orders"},

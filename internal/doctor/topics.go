@@ -25,8 +25,8 @@ func (j *judge) judgeTopics() {
 	for _, t := range looked {
 		if t.ConfigsFailed.Failed() {
 			how := t.how(Error)
-			if p := &j.Settings.Proxy; p.AssertedProducerExpiry > 0 && p.AssertedConnectionIdle > 0 {
-				how = t.how(Warning) // it is served
+			if p := &j.Settings.Proxy; t.ConfigsFailed.Code == 0 || p.AssertedProducerExpiry > 0 && p.AssertedConnectionIdle > 0 {
+				how = t.how(Warning) // brokers have not refused it, or it is served all the same
 			}
 			j.find(TopicSettings, how, t.subject(), "they cannot be read: %s", t.ConfigsFailed.Text)
 		} else {

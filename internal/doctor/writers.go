@@ -22,6 +22,12 @@ func (j *judge) judgeWriters() {
 		return
 	}
 	const subject = "topics under a rule"
+	if !j.ACLsFailed.Failed() && j.authorizes() {
+		for _, t := range topics {
+			j.judgeDeletersOf(t)
+		}
+		j.good(TopicDeleters, subject, "no ACL of a topic lets anybody but the proxies delete them or their records")
+	}
 	if j.Word.ClosedNetwork {
 		j.find(TopicWriters, OK, subject, "only the proxies reach the brokers, on your word (--closed-network)")
 		return
@@ -41,9 +47,7 @@ func (j *judge) judgeWriters() {
 	}
 	for _, t := range topics {
 		j.judgeWritersOf(t)
-		j.judgeDeletersOf(t)
 	}
-	j.good(TopicDeleters, subject, "no ACL of a topic lets anybody but the proxies delete them or their records")
 	j.judgeSuperUsers()
 }
 
@@ -97,13 +101,17 @@ func (j *judge) judgeWritersOf(t ruled) {
 
 // judgeDeletersOf judges who may take away what one topic has. It goes by the topic's
 // ACLs alone: DELETE on the cluster has the brokers delete topics too, and is for those
-// who operate it.
+// who operate it. Requests to delete pass through proxies, so that a closed network is no
+// help, and what proxies may that log in for clients, clients may.
 func (j *judge) judgeDeletersOf(t ruled) {
-	own := "User:" + j.Settings.Proxy.Credentials.User
+	c := j.Settings.Proxy.Credentials
 	var names []string
 	for _, w := range whoMay(kmsg.ACLOperationDelete, t.Name, j.ACLs) {
-		if w.principal != own {
+		switch {
+		case w.principal != "User:"+c.User:
 			names = append(names, w.String())
+		case c.ForClients:
+			names = append(names, w.String()+", so every client of the proxies,")
 		}
 	}
 	if len(names) > 0 {
