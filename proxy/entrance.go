@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
+	"slices"
 	"sync/atomic"
 )
 
@@ -87,6 +89,23 @@ func (e *entrance) secure(ctx context.Context, client net.Conn, target int32) (n
 	return secured, node, nil
 }
 
+// refusingAlerts are those of a client that does not take our certificate:
+// bad_certificate, certificate_unknown and unknown_ca (RFC 8446, section 6).
+var refusingAlerts = []uint64{42, 46, 48}
+
+// alertOf is the number of the alert by which a client ended a handshake; 0: it did
+// not. crypto/tls keeps the alert's type to itself, so that only its kind can be told.
+func alertOf(err error) uint64 {
+	var from *net.OpError
+	if !errors.As(err, &from) {
+		return 0
+	}
+	if alert := reflect.ValueOf(from.Err); alert.Kind() == reflect.Uint8 {
+		return alert.Uint()
+	}
+	return 0
+}
+
 // handshakeError says why a client could not be spoken to in TLS.
 func handshakeError(err error) error {
 	var noRecord tls.RecordHeaderError
@@ -97,6 +116,9 @@ func handshakeError(err error) error {
 		return malformed(reasonHandshake, "no TLS handshake in time")
 	case errors.As(err, &noRecord):
 		return malformed(reasonHandshakeTLS, "the client does not speak TLS, which this listener expects (security.protocol SSL or SASL_SSL)")
+	}
+	if slices.Contains(refusingAlerts, alertOf(err)) {
+		return malformed(reasonHandshakeTLS, "the client refuses the certificate of this listener (%v): it does not trust it, or connects to a name that is not in it", err)
 	}
 	return malformed(reasonHandshakeTLS, "TLS handshake failed: %v", err)
 }

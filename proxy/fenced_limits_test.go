@@ -73,6 +73,9 @@ func TestFenceLimitsAreCounted(t *testing.T) {
 		if got := counted(r, limitUnknown); got != 1 {
 			t.Errorf("got %d, want 1", got)
 		}
+		if got := r.Proxy.metrics.retries["too_many_unknown"].Load(); got != 1 {
+			t.Errorf("metric of retries: got %d, want 1", got)
+		}
 	})
 	t.Run(limitReadings, func(t *testing.T) {
 		l := newLeader(t, "fenced")

@@ -3,6 +3,9 @@ package proxy
 import (
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -83,13 +86,18 @@ const (
 var refusalNames = []string{refusalRecord, refusalCorrupt, refusalTooLarge, refusalTimestamp,
 	refusalNotServed, refusalTransaction, refusalMayNotWrite, refusalOther}
 
-// retryNames are why batches were given back to be sent again.
-var retryNames = func() (names []string) {
+// retryName is what metrics call each reason to give batches back; clients are told it
+// in words.
+var retryName = func() map[fence.Reason]string {
+	names := map[fence.Reason]string{}
 	for _, r := range fence.Reasons() {
-		names = append(names, r.String())
+		names[r] = strings.ReplaceAll(r.String(), " ", "_")
 	}
 	return names
 }()
+
+// retryNames are why batches were given back to be sent again.
+var retryNames = slices.Sorted(maps.Values(retryName))
 
 // fenceInstruments is the table of what the fenced side measures.
 var fenceInstruments = []instrument{
@@ -172,7 +180,7 @@ func outcomeOf(v fence.Verdict) string {
 // outcome counts a verdict on a batch of a topic.
 func (m *metrics) outcome(name string, v fence.Verdict, topic counts) {
 	if v.Kind == fence.Retry {
-		m.retries[v.Reason.String()].Add(1)
+		m.retries[retryName[v.Reason]].Add(1)
 	}
 	m.outcomes[name].Add(1)
 	m.inTopic(topic, name)

@@ -167,13 +167,13 @@ func fuzzProxy(f testing.TB) *Proxy {
 // Brokers that name others without end do not fill memory or log.
 func TestBrokersWithoutAPortAreRememberedWithinBounds(t *testing.T) {
 	p := fuzzProxy(t)
-	for node := range int32(4 * maxUnmapped) {
+	for node := range int32(4 * maxHidden) {
 		if _, ok := p.topology.learn(1000+node, fuzzHost, fuzzPort); ok {
 			t.Fatalf("broker %d has a port", 1000+node)
 		}
 	}
-	if got := len(p.topology.unmapped); got != maxUnmapped {
-		t.Errorf("got %d brokers remembered, want %d", got, maxUnmapped)
+	if got := len(p.topology.hidden); got != maxHidden {
+		t.Errorf("got %d brokers remembered, want %d", got, maxHidden)
 	}
 }
 

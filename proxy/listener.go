@@ -44,13 +44,23 @@ func (p *Proxy) acceptLoop(ctx context.Context, listener net.Listener, e *entran
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			p.cfg.Logger.Warn("accept failed, trying on", "listener", e.Name, "node", node, "err", err, "backoff", backoff, "advice", descriptorAdvice(err))
+			p.cfg.Logger.Warn("accept failed, trying on", withAdvice(err, "listener", e.Name, "node", node, "backoff", backoff)...)
 			if !pause(ctx, backoff) {
 				return
 			}
 			backoff = min(2*backoff, maxAcceptBackoff)
 		}
 	}
+}
+
+// withAdvice adds an error to what the log says, with what to do about it if that is
+// known.
+func withAdvice(err error, attrs ...any) []any {
+	attrs = append(attrs, "err", err)
+	if advice := descriptorAdvice(err); advice != "" {
+		attrs = append(attrs, "advice", advice)
+	}
+	return attrs
 }
 
 // descriptorAdvice says what to do about an error, if that is for want of

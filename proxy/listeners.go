@@ -344,3 +344,14 @@ func (l *Listener) Host(node int32) string {
 	}
 	return l.AdvertisedHost
 }
+
+// CertificateHosts are the host names that its certificate has to be good for, so that
+// clients which check it get through: what they are told for brokers, of which one
+// stands for all, and with ServerNames also what they bootstrap from. The configuration
+// has to be in force (see Config.InForce).
+func (l *Listener) CertificateHosts() []string {
+	if l.ServerNames != nil {
+		return []string{l.ServerNames.Bootstrap, l.Host(0)}
+	}
+	return []string{l.AdvertisedHost}
+}

@@ -171,7 +171,7 @@ var instruments = []instrument{
 		named("limit", func(m *metrics) counts { return m.limits.counted })},
 	{"offsetproxy.input.malformed", "{connection}", "Connections ended because of their input, by reason.", false,
 		named("reason", func(m *metrics) counts { return m.malformedBy })},
-	{"offsetproxy.brokers.unmapped", "{answer}", "Brokers left out of answers for want of a port.", false,
+	{"offsetproxy.brokers.unmapped", "{answer}", "Brokers left out of answers since they are hidden.", false,
 		single(func(m *metrics) int64 { return m.unmapped.Load() })},
 	{"offsetproxy.logins", "{login}", "Logins of clients at the proxy itself, by listener, mechanism and result.", false,
 		byLogin(func(m *metrics) *loginCounts { return &m.logins })},

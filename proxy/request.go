@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/offsetproxy/offsetproxy/wire"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -130,7 +132,11 @@ func (c *conn) report(err error) {
 		log.Warn("request is not allowed here, closing connection", "remote", remote, "listener", denied.listener, "api", kmsg.NameForKey(denied.key), "api_key", denied.key)
 	case errors.As(err, &bad):
 		c.p.metrics.malformed(bad.name)
-		log.Warn("malformed input, closing connection", "remote", remote, "reason", bad.reason)
+		level := slog.LevelWarn
+		if bad.name == reasonTruncated {
+			level = slog.LevelInfo // as whoever tries TLS by hand
+		}
+		log.Log(context.Background(), level, "malformed input, closing connection", "remote", remote, "reason", bad.reason)
 	case errors.Is(err, errUnsupportedVersion), errors.Is(err, errOldHandshake):
 		c.p.metrics.malformed(reasonVersion)
 		log.Warn("request cannot be served, closing connection", "remote", remote, "reason", err.Error())
@@ -141,7 +147,7 @@ func (c *conn) report(err error) {
 	case errors.As(err, &refused):
 		log.Error("brokers do not let the proxy in, closing the client's connection: mend the proxy's credentials or its user's at the brokers", "remote", remote, "node", c.target, "err", err)
 	case errors.Is(err, errNoBroker):
-		log.Warn("upstream cannot be reached, closing connection", "remote", remote, "node", c.target, "err", err, "advice", descriptorAdvice(err))
+		log.Warn("upstream cannot be reached, closing connection", withAdvice(err, "remote", remote, "node", c.target)...)
 	case errors.Is(err, errClientClosed), errors.Is(err, errDraining), errors.Is(err, errIdle), errors.Is(err, errAddressFull), errors.Is(err, io.EOF):
 		log.Debug("connection ends", "remote", remote, "reason", err.Error())
 	default:

@@ -22,6 +22,8 @@ var stateInstruments = []instrument{
 		state(func(p *Proxy) int64 { return oneIf(p.leaving.Load()) })},
 	{"offsetproxy.drain.requests", "{request}", "Requests that were in flight when the drain began, by what became of them: answered, or cut off by drain_timeout, with their client, or with the broker's connection.", false,
 		readDrained},
+	{"offsetproxy.brokers.hidden", "{broker}", "Brokers that clients of a listener are not told of now, once for each listener, by reason: the node id has no port, another program has it, or it cannot be listened on.", true,
+		readHidden},
 }
 
 func oneIf(yes bool) int64 {

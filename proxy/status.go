@@ -29,7 +29,8 @@ type Status struct {
 
 	// Listeners are where clients come in.
 	Listeners []ListenerStatus `json:"listeners"`
-	// Brokers are those that are served, by node id.
+	// Brokers are those that are served, and those of the cluster that are hidden, by
+	// node id.
 	Brokers []BrokerStatus `json:"brokers"`
 	// BrokersLeftOut is how many brokers are not shown.
 	BrokersLeftOut int `json:"brokers_left_out"`
@@ -145,6 +146,9 @@ type BrokerStatus struct {
 	Upstream string `json:"upstream"`
 	// Addresses are what clients are told, by the listener's name.
 	Addresses map[string]string `json:"addresses"`
+	// Hidden says for each listener whose clients are not told of the broker why, by its
+	// name.
+	Hidden map[string]string `json:"hidden,omitempty"`
 	// InCluster: the cluster named it when it was asked last.
 	InCluster bool `json:"in_cluster"`
 	// State is one of reached, failing and untried, by the last connection that was opened.

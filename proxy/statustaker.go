@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -123,19 +124,35 @@ func (p *Proxy) showListeners(s *Status) {
 
 func (p *Proxy) showBrokers(s *Status) {
 	known, live := *p.topology.known.Load(), *p.topology.live.Load()
-	nodes := slices.Sorted(maps.Keys(known))
+	hidden := map[int32]hidings{}
+	nodes := slices.Collect(maps.Keys(known))
+	for way, of := range p.topology.hiddenNow() {
+		if hidden[way.node] == nil {
+			hidden[way.node] = hidings{}
+			if _, served := known[way.node]; !served {
+				nodes = append(nodes, way.node)
+			}
+		}
+		hidden[way.node][way] = of
+	}
+	slices.Sort(nodes)
 	if len(nodes) > shownBrokers {
 		s.BrokersLeftOut = len(nodes) - shownBrokers
 		nodes = nodes[:shownBrokers]
 	}
 	s.Brokers = make([]BrokerStatus, 0, len(nodes))
 	for _, node := range nodes {
-		broker := known[node]
+		broker := known[node] // nothing, if it is hidden from all
 		_, inCluster := slices.BinarySearch(live, node)
 		b := BrokerStatus{Node: node, Upstream: broker.upstream, InCluster: inCluster, State: brokerUntried, Addresses: map[string]string{}}
 		for _, e := range p.topology.entrances {
 			if at, ok := broker.atEntrance(e); ok {
 				b.Addresses[e.Name] = at.String()
+			} else if of, is := hidden[node][doorway{node, e.index}]; is {
+				if b.Hidden == nil {
+					b.Hidden = map[string]string{}
+				}
+				b.Hidden[e.Name], b.Upstream = of.why(), cmp.Or(b.Upstream, of.upstream)
 			}
 		}
 		switch r := p.reached.of(node); {

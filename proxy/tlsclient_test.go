@@ -152,3 +152,34 @@ func TestClientThatTakesNoHandshakeIsCutOff(t *testing.T) {
 		t.Error("the handshake has succeeded")
 	}
 }
+
+// A client that does not know our authority, and one that connects to a name that the
+// certificate lacks, are told of as what they are; who only tries TLS by hand warns nobody.
+func TestClientThatRefusesTheCertificateIsToldOf(t *testing.T) {
+	p, _ := secured(t, proxy.Config{}, echo)
+	at := p.Serving()[1].Addr
+	for _, client := range []*tls.Config{{RootCAs: certtest.NewAuthority(t, "another").Pool(), ServerName: "127.0.0.1"}, {ServerName: "elsewhere.test"}} {
+		if conn, err := tls.Dial("tcp", at, client); err == nil {
+			conn.Close()
+			t.Error("the certificate is taken")
+		}
+	}
+	const refuses = "the client refuses the certificate of this listener (remote error: tls: "
+	await(t, "both are logged", func() bool { return p.log.count(refuses) == 2 })
+	if got := p.metric("offsetproxy.input.malformed", "tls_handshake"); got != 2 {
+		t.Errorf("metric: got %d, want 2", got)
+	}
+	before := p.log.count("level=WARN")
+	conn, err := tls.Dial("tcp", at, &tls.Config{InsecureSkipVerify: true}) // as openssl s_client
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte{0}); err != nil {
+		t.Error(err)
+	}
+	conn.Close()
+	p.awaitLog("closed within the first request")
+	if got := p.log.count("level=WARN") - before; got != 0 {
+		t.Errorf("got %d warnings of who closes at once, want none", got)
+	}
+}

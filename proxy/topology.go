@@ -35,10 +35,6 @@ func (b *broker) atEntrance(e *entrance) (endpoint, bool) {
 	return b.at[e.index], true
 }
 
-// maxUnmapped is how many brokers without a port are named in the log. Whatever
-// brokers say of others, it must not fill memory and log.
-const maxUnmapped = 256
-
 // doorway is a broker at an entrance.
 type doorway struct {
 	node  int32
@@ -65,14 +61,14 @@ type topology struct {
 	// mu makes learning one at a time. Opening a listener happens under it:
 	// two answers that show the same new broker must not open two, and both
 	// must wait until its port is known.
-	mu       sync.Mutex
-	closed   bool
-	unmapped map[doorway]bool // logged already; at most maxUnmapped
-	failed   map[doorway]bool // listening failed; tried again on discovery
+	mu     sync.Mutex
+	closed bool
+	hidden hidings
+	failed map[doorway]bool // listening failed; tried again on discovery
 }
 
 func newTopology(cfg *Config, entrances []*entrance) *topology {
-	t := &topology{cfg: cfg, log: cfg.Logger, entrances: entrances, unmapped: map[doorway]bool{}, failed: map[doorway]bool{}}
+	t := &topology{cfg: cfg, log: cfg.Logger, entrances: entrances, hidden: hidings{}, failed: map[doorway]bool{}}
 	t.known.Store(&map[int32]broker{})
 	t.live.Store(&[]int32{})
 	return t
@@ -124,7 +120,7 @@ func (t *topology) learnSlow(node int32, upstream string) (broker, bool) {
 		t.log.Info("broker moved", "node", node, "from", b.upstream, "to", upstream)
 		b.upstream = upstream
 	default:
-		if b.at, ok = t.openLocked(node, nil); !ok {
+		if b.at, ok = t.openLocked(node, upstream, nil); !ok {
 			return broker{}, false
 		}
 		b.node, b.upstream = node, upstream
@@ -156,12 +152,12 @@ func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa
 
 // openLocked gives a node an address at each entrance that has none for it in
 // before; false if it has none at any.
-func (t *topology) openLocked(node int32, before []endpoint) ([]endpoint, bool) {
+func (t *topology) openLocked(node int32, upstream string, before []endpoint) ([]endpoint, bool) {
 	at, any := make([]endpoint, len(t.entrances)), false
 	copy(at, before)
 	for i, e := range t.entrances {
 		if at[i].port == 0 {
-			at[i] = t.openAtLocked(e, node)
+			at[i] = t.openAtLocked(e, node, upstream)
 		}
 		any = any || at[i].port != 0
 	}
@@ -169,7 +165,7 @@ func (t *topology) openLocked(node int32, before []endpoint) ([]endpoint, bool) 
 }
 
 // openAtLocked opens the listener of a node at an entrance, if it takes one.
-func (t *topology) openAtLocked(e *entrance, node int32) endpoint {
+func (t *topology) openAtLocked(e *entrance, node int32, upstream string) endpoint {
 	if e.ServerNames != nil {
 		return endpoint{host: e.ServerNames.host(node), port: e.namesPort()}
 	}
@@ -179,8 +175,7 @@ func (t *topology) openAtLocked(e *entrance, node int32) endpoint {
 	}
 	port, mapped := e.BrokerPort(node)
 	if !mapped {
-		if !t.unmapped[way] && len(t.unmapped) < maxUnmapped {
-			t.unmapped[way] = true
+		if t.hidden.note(way, hiding{reason: hiddenNoPort, upstream: upstream}, instant()) {
 			t.log.Warn("broker has no port here and is hidden from clients; widen the port range or map the node",
 				"node", node, "listener", e.Name, "first_port", e.BrokerPorts.First, "last_port", e.BrokerPorts.Last)
 		}
@@ -194,9 +189,13 @@ func (t *topology) openAtLocked(e *entrance, node int32) endpoint {
 	}
 	if err != nil {
 		t.failed[way] = true
-		t.log.Error("cannot listen for broker; it is hidden from clients", "node", node, "listener", e.Name, "port", port, "err", err)
+		of := failedHiding(upstream, port, err)
+		if t.hidden.note(way, of, instant()) {
+			t.log.Error("cannot listen for broker; it is hidden from clients", "node", node, "listener", e.Name, "port", port, "err", err, "advice", of.advice())
+		}
 		return endpoint{}
 	}
+	delete(t.hidden, way)
 	t.serve(listener, e, node)
 	return endpoint{host: e.AdvertisedHost, port: int32(port)}
 }
@@ -234,7 +233,7 @@ func (t *topology) retry() {
 	t.failed = map[doorway]bool{}
 	for way := range failed {
 		if b, ok := t.lookup(way.node); ok {
-			b.at, _ = t.openLocked(way.node, b.at)
+			b.at, _ = t.openLocked(way.node, b.upstream, b.at)
 			t.storeLocked(b)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,8 +152,8 @@ func TestBrokerWhosePortIsTakenIsHidden(t *testing.T) {
 		ListenFunc: func(network, address string) (net.Listener, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if opened++; opened == 3 {
-				return nil, errors.New("port taken")
+			if opened++; opened >= 3 {
+				return nil, &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}
 			}
 			return net.Listen(network, address)
 		},
@@ -168,6 +170,20 @@ func TestBrokerWhosePortIsTakenIsHidden(t *testing.T) {
 		t.Errorf("client sees %d brokers, want 1", got)
 	}
 	p.awaitLog("cannot listen for broker")
+	var hidden []proxy.BrokerStatus
+	status := p.Status()
+	for _, b := range status.Brokers {
+		if len(b.Hidden) > 0 {
+			hidden = append(hidden, b)
+		}
+	}
+	if len(status.Brokers) != 2 || len(hidden) != 1 || len(hidden[0].Addresses) != 0 || hidden[0].Upstream != server.Addr() ||
+		!strings.Contains(hidden[0].Hidden[status.Listeners[0].Name], "is in use by another program: free the port, or choose other broker_ports") {
+		t.Errorf("got the brokers %+v", status.Brokers)
+	}
+	if got := p.metric("offsetproxy.brokers.hidden", "port_in_use"); got != 1 {
+		t.Errorf("got %d hidden brokers counted, want 1", got)
+	}
 }
 
 // Ready means that a client can be served, not only that a broker answers.

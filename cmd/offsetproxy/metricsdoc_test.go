@@ -67,6 +67,7 @@ var openLabels = map[string]map[string]string{
 	"offsetproxy.rules.since":       {"hash": "of the rules"},
 	"offsetproxy.agreement":         {"hash": "of all of it"},
 	"offsetproxy.tls.expires":       {"side": "upstream, or listener NAME"},
+	"offsetproxy.tls.uncovered":     {"side": "listener NAME"},
 }
 
 // metricAdvice is what to do, where it is not obvious.
@@ -75,7 +76,7 @@ var metricAdvice = map[string]string{
 	"offsetproxy.appends.conflicts":    "much by fence: writers of a partition come through several proxies, or around them",
 	"offsetproxy.appends.hold":         "sent, long: several writers share a partition, or the broker is slow; larger batches help",
 	"offsetproxy.appends.admission":    "long: the brokers are slow to tell of topics, or clients ask for offsets far behind the end",
-	"offsetproxy.appends.retries":      "hold expired: the partition is overloaded or its leader does not answer. same view refused, state near expiry: see [troubleshooting](troubleshooting.md)",
+	"offsetproxy.appends.retries":      "hold_expired: the partition is overloaded or its leader does not answer. same_view_refused, state_near_expiry: see [troubleshooting](troubleshooting.md)",
 	"offsetproxy.appends.refusals":     "the log has each at level debug; not_served is logged once a topic, with the reason",
 	"offsetproxy.topics.unserved":      "the log says why; `offsetproxy doctor` does too",
 	"offsetproxy.topics.weak":          "raise min.insync.replicas, switch unclean leader election off",
@@ -84,7 +85,8 @@ var metricAdvice = map[string]string{
 	"offsetproxy.alarms":               `any: see [troubleshooting](troubleshooting.md#offsetproxybypasssuspected)`,
 	"offsetproxy.limits.hit":           "raise the limit, or find the client: the log names it",
 	"offsetproxy.input.malformed":      "the log names the client; http or tls: somebody speaks another protocol to this port",
-	"offsetproxy.brokers.unmapped":     "make broker_ports wide enough, or add node_ports",
+	"offsetproxy.brokers.unmapped":     "clients ask, and do not see a broker: see offsetproxy.brokers.hidden for why",
+	"offsetproxy.brokers.hidden":       "no_port: make broker_ports wide enough, or add node_ports. port_in_use: free the port, or choose other broker_ports; the log names it",
 	"offsetproxy.upstream.dial_errors": "brokers are down, or the network between",
 	"offsetproxy.upstream.reachable":   "0: no broker answers; see the log",
 	"offsetproxy.memory.buffered":      "near limits.max_buffered: requests wait for memory",
@@ -94,6 +96,7 @@ var metricAdvice = map[string]string{
 	"offsetproxy.tls.reload_failed":    "1: mend the files; the log names them",
 	"offsetproxy.users.reload_failed":  "1: mend the file; the log names the line",
 	"offsetproxy.tls.expires":          "renew it: files are read again when they change",
+	"offsetproxy.tls.uncovered":        "not 0: clients that check the certificate are locked out; have it issued for the names too",
 	"offsetproxy.agreement":            "more than one hash in a cluster: `offsetproxy doctor --proxies` says in what they differ",
 	"offsetproxy.rules.settling":       "1 for longer than ten seconds: a request to a topic that changed sides is not answered",
 	"offsetproxy.brokers":              "nothing: grant the proxy its rights on the probe topic, or assert the kind",

@@ -254,7 +254,7 @@ func TestAttentionComesInOrder(t *testing.T) {
 		Brokers: []proxy.BrokerStatus{
 			{Node: 1, Upstream: "b:1", InCluster: true, State: "failing", Failure: "refused", Addresses: map[string]string{"a": "x:1"}},
 			{Node: 2, InCluster: true, State: "reached", MarksBy: "nothing", Problem: "no right", Addresses: map[string]string{"a": "x:2"}},
-			{Node: 3, InCluster: true, State: "reached"},
+			{Node: 3, InCluster: true, State: "reached", Hidden: map[string]string{"a": "port 9 is in use"}},
 		},
 		Partitions: []proxy.PartitionStatus{{State: "closed"}},
 		Appends:    proxy.AppendStatus{Unknown: 3, Outcomes: map[string]int64{"violation": 4}, AlarmCounts: map[string]int64{"bypassed": 5, "misplaced": 1}},
@@ -266,9 +266,9 @@ func TestAttentionComesInOrder(t *testing.T) {
 	want := []string{
 		"error: The fence is off (--unsafe)", "error: Batches were appended at another offset than promised: 4", "error: A condition of the fence did not hold: 6 alarms",
 		"error: Not ready, so clients should not be sent here: no broker has answered yet.", "error: Topics under a rule cannot be fenced, so that Produce to them is refused: 2.",
-		"error: Broker 1 at b:1 cannot be reached: refused.", "error: f.yaml was refused", "error: TLS files that changed were refused",
+		"error: Broker 1 at b:1 cannot be reached: refused.", "error: Broker 3 is hidden from clients of listener a: port 9 is in use.", "error: f.yaml was refused", "error: TLS files that changed were refused",
 		"error: The certificate of upstream has expired", "error: Partitions take in nothing new: 1",
-		"warning: Broker 2 cannot be probed", "warning: Broker 3 is hidden", "warning: The certificate of listener a expires in 26 h 0 min",
+		"warning: Broker 2 cannot be probed", "warning: The certificate of listener a expires in 26 h 0 min",
 		"warning: Nobody has told what became of 3", "warning: Topics under a rule can lose acknowledged records: 1", "warning: Nearly all connections are taken: 9",
 		"warning: The memory for frames", "note: The rules were changed",
 	}

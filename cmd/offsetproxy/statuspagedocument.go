@@ -190,7 +190,9 @@ func (s *statusSource) attention(d *statusDocument) []attention {
 		add(b.State == "failing" && b.InCluster, severityError, "Broker %d at %s cannot be reached: %s.", b.Node, b.Upstream, b.Failure)
 		add(b.MarksBy == "refused", severityError, "Nothing can be fenced on broker %d: %s.", b.Node, b.Problem)
 		add(b.MarksBy != "refused" && b.Problem != "", severityWarning, "Broker %d cannot be probed for how it marks duplicates, so each success is read back: %s.", b.Node, b.Problem)
-		add(len(b.Addresses) < len(d.Listeners), severityWarning, "Broker %d is hidden from clients of some listener, for want of a port or of one that is free: see the log.", b.Node)
+		for _, listener := range slices.Sorted(maps.Keys(b.Hidden)) {
+			add(true, severityError, "Broker %d is hidden from clients of listener %s: %s.", b.Node, listener, b.Hidden[listener])
+		}
 	}
 	if c := d.Configuration; c != nil && c.RefusedNow {
 		add(true, severityError, "%s was refused when it was read again, and the configuration before stays in force: the log says what to mend.", c.File)
@@ -199,6 +201,12 @@ func (s *statusSource) attention(d *statusDocument) []attention {
 	add(s.users != nil && s.users.reloads.failed.Load(), severityError, "A users file that changed was refused, and the one before stays in force: the log says what to mend.")
 	for _, c := range d.Certificates {
 		left := c.Expires.Sub(d.At)
+		if s.certs == nil {
+			continue
+		}
+		if lacks := s.certs.uncovered(c.Side); len(lacks) > 0 {
+			add(true, severityError, "The certificate of %s is not good for %s, which clients are told, so that they are locked out: have it issued for these names too, the files are read again when they change.", c.Side, strings.Join(lacks, " and "))
+		}
 		add(left <= 0, severityError, "The certificate of %s has expired: renew it, the files are read again when they change.", c.Side)
 		add(left > 0 && left < soonExpired, severityWarning, "The certificate of %s expires in %s: renew it, the files are read again when they change.", c.Side, inWords(left))
 	}

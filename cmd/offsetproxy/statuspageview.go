@@ -249,7 +249,15 @@ func (d *statusDocument) brokerTable() pageTable {
 		for _, name := range slices.Sorted(maps.Keys(b.Addresses)) {
 			told = append(told, b.Addresses[name])
 		}
-		t.Rows = append(t.Rows, []pageCell{cell(fmt.Sprint(b.Node)), {state, tone, below}, cell(b.Upstream), cell(strings.Join(told, ", ")), {b.MarksBy, "", b.Problem}})
+		toldCell := cell(strings.Join(told, ", "))
+		if len(b.Hidden) > 0 {
+			var why []string
+			for _, name := range slices.Sorted(maps.Keys(b.Hidden)) {
+				why = append(why, "hidden at "+name+": "+b.Hidden[name])
+			}
+			toldCell.Tone, toldCell.Below = "bad", strings.Join(why, "; ")
+		}
+		t.Rows = append(t.Rows, []pageCell{cell(fmt.Sprint(b.Node)), {state, tone, below}, cell(b.Upstream), toldCell, {b.MarksBy, "", b.Problem}})
 	}
 	if d.BrokersLeftOut > 0 {
 		t.Note = thousands(int64(d.BrokersLeftOut)) + " more are not shown."

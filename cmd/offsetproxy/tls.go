@@ -28,6 +28,7 @@ const upstreamSide = "upstream"
 type certificates struct {
 	logger  *slog.Logger
 	stores  map[string]*tlsfiles.Store // by listener, and upstreamSide
+	hosts   map[string][]string        // by listener: what its certificate has to be good for
 	watcher *filewatch.Watcher
 	reloads reloadCounts
 }
@@ -46,7 +47,7 @@ func secure(settings *config.Settings, logger *slog.Logger) (*certificates, erro
 		names = append(names, files.Names()...)
 	}
 	slices.Sort(names)
-	c := &certificates{logger: logger, stores: map[string]*tlsfiles.Store{}}
+	c := &certificates{logger: logger, stores: map[string]*tlsfiles.Store{}, hosts: map[string][]string{}}
 	// Before they are read, so that no change is missed.
 	c.watcher = filewatch.New(c.reload, slices.Compact(names)...)
 	var wrong []error
@@ -64,18 +65,14 @@ func secure(settings *config.Settings, logger *slog.Logger) (*certificates, erro
 	}
 	for i := range settings.Proxy.Listeners {
 		l := &settings.Proxy.Listeners[i]
-		store := c.stores["listener "+l.Name]
+		side := "listener " + l.Name
+		store := c.stores[side]
 		if store == nil {
 			continue
 		}
 		l.TLS = store.Server()
-		if n := l.ServerNames; n != nil {
-			for _, host := range []string{n.Bootstrap, "broker-0." + n.Domain} {
-				if err := store.Covers(host); err != nil {
-					logger.Warn("clients will not accept the certificate for a name that they are told", "listener", l.Name, "name", host, "err", err)
-				}
-			}
-		}
+		c.hosts[side] = l.CertificateHosts()
+		c.warnOfHosts(side)
 	}
 	if store := c.stores[upstreamSide]; store != nil {
 		settings.Proxy.Dial = (&tlsfiles.Dialer{Store: store}).DialContext
@@ -99,6 +96,7 @@ func (c *certificates) reload() {
 		}
 		c.logger.Info("TLS files read again", "side", side, "expires", store.NotAfter(), "expired_before", before)
 		c.warnOfExpiry(side, store)
+		c.warnOfHosts(side)
 	}
 	c.reloads.note(failed)
 }
@@ -109,6 +107,25 @@ func (c *certificates) warnOfExpiry(side string, store *tlsfiles.Store) {
 	}
 }
 
+// uncovered are the names that clients of a side are told and that its certificate, as
+// it was read last, is not good for.
+func (c *certificates) uncovered(side string) []string {
+	var lacks []string
+	for _, host := range c.hosts[side] {
+		if c.stores[side].Covers(host) != nil {
+			lacks = append(lacks, host)
+		}
+	}
+	return lacks
+}
+
+func (c *certificates) warnOfHosts(side string) {
+	for _, host := range c.uncovered(side) {
+		c.logger.Error("clients will not accept the certificate for a name that they are told: have it issued for that name too, the files are read again when they change",
+			"side", side, "name", host, "err", c.stores[side].Covers(host))
+	}
+}
+
 // measure registers what is measured.
 func (c *certificates) measure(meter metric.Meter) error {
 	expiry, err := meter.Int64ObservableGauge("offsetproxy.tls.expires", metric.WithUnit("s"),
@@ -116,14 +133,23 @@ func (c *certificates) measure(meter metric.Meter) error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
+	uncovered, err := meter.Int64ObservableGauge("offsetproxy.tls.uncovered", metric.WithUnit("{name}"),
+		metric.WithDescription("Names that clients of a listener are told and that its certificate is not good for, by side; one broker's name stands for all."))
+	if err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for side, store := range c.stores {
+			of := metric.WithAttributes(attribute.String("side", side))
 			if at := store.NotAfter(); !at.IsZero() {
-				o.ObserveInt64(expiry, at.Unix(), metric.WithAttributes(attribute.String("side", side)))
+				o.ObserveInt64(expiry, at.Unix(), of)
+			}
+			if len(c.hosts[side]) > 0 {
+				o.ObserveInt64(uncovered, int64(len(c.uncovered(side))), of)
 			}
 		}
 		return nil
-	}, expiry)
+	}, expiry, uncovered)
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}

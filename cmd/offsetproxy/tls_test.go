@@ -117,6 +117,16 @@ listeners:
 	if got := metricOf(t, line.Admin, "offsetproxy_tls_reload_failed"); got != "0" {
 		t.Errorf("metric of refused files: got %s, want 0", got)
 	}
+
+	// A renewal that forgets the brokers' names is taken, and told of everywhere.
+	after.Write(cert, key, 90*24*time.Hour, "kafka.test")
+	b.await(t, has("clients will not accept the certificate for a name that they are told", "listener outside", "broker-0.kafka.test"))
+	if got := metricOf(t, line.Admin, `offsetproxy_tls_uncovered{side="listener outside"}`); got != "1" {
+		t.Errorf("metric of names that lack: got %s, want 1", got)
+	}
+	if _, status := get(t, "http://"+line.Admin+"/status.json"); !strings.Contains(status, "The certificate of listener outside is not good for broker-0.kafka.test, which clients are told") {
+		t.Errorf("nothing calls for attention in %s", status)
+	}
 	b.stop()
 	if code := b.exit(t); code != exitOK {
 		t.Errorf("exit code %d", code)

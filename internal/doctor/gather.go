@@ -97,8 +97,8 @@ func (g *gatherer) files() dialFunc {
 		}
 		store, err := tlsfiles.Load(files)
 		of := filesOf("listener "+l.Name, store, err)
-		if n := l.ServerNames; n != nil && err == nil {
-			for _, host := range []string{n.Bootstrap, l.Host(0)} {
+		if err == nil {
+			for _, host := range l.CertificateHosts() {
 				if store.Covers(host) != nil {
 					of.Uncovered = append(of.Uncovered, host)
 				}

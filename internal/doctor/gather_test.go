@@ -124,7 +124,7 @@ func TestGatherReadsTheListenersCertificates(t *testing.T) {
 	r := Judge(Gather(t.Context(), Config{Settings: settings}))
 	mustFind(t, r, Error, BootstrapUnreachable, "")
 	mustFind(t, r, Warning, Certificate, "it expires at")
-	mustFind(t, r, Warning, Certificate, "broker-0.kafka.invalid")
+	mustFind(t, r, Error, Certificate, "broker-0.kafka.invalid")
 	mustFind(t, r, Warning, AdvertisedAddress, "kafka.invalid, which does not resolve")
 }
 

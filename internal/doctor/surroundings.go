@@ -94,7 +94,7 @@ func (j *judge) judgeFiles() {
 		}
 		j.expires(subject, f.Expires)
 		if len(f.Uncovered) > 0 {
-			j.findAnd(Certificate, Warning, subject, "Have it issued for these names too.", "clients will not accept it for %s", listed(f.Uncovered))
+			j.findAnd(Certificate, Error, subject, "Have it issued for these names too, and put it in the place of the old one: proxies read it again when it changes.", "clients that check it are locked out: it is not good for %s, which they are told", listed(f.Uncovered))
 		}
 	}
 	for _, b := range j.answering() {

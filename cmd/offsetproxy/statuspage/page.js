@@ -99,7 +99,7 @@
       .map(([name, meaning, tone, , n]) => [cell(name, n === 0 ? "faint" : tone, meaning), number(n), cell(rate(perSecond("outcome " + name)))]),
     brokers: (d) => (d.brokers || []).map((b) => [
       cell(b.node), b.in_cluster ? cell(b.state, words.broker_tones[b.state], b.failure) : cell("left the cluster", "quiet", b.failure),
-      cell(b.upstream), cell(Object.keys(b.addresses).sort().map((name) => b.addresses[name]).join(", ")), cell(b.marks_by, "", b.problem),
+      cell(b.upstream), cell(Object.keys(b.addresses).sort().map((name) => b.addresses[name]).join(", "), b.hidden ? "bad" : "", sorted(b.hidden).map(([name, why]) => `hidden at ${name}: ${why}`).join("; ")), cell(b.marks_by, "", b.problem),
     ]),
     listeners: (d) => (d.listeners || []).map((l) => [
       cell(l.name), cell(l.address, "", l.server_names ? "brokers by name, under " + l.server_names : ""),
