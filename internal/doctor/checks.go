@@ -97,7 +97,7 @@ var checks = []Check{
 	{TopicMissing, "Topics that rules name exist", []Severity{OK, Note, Warning},
 		"A rule that names one topic is for a topic that is not there: it is misspelt, or yet to be created.",
 		"Create the topic, with three replicas and `min.insync.replicas=2`, or correct the rule."},
-	{TopicsUnseen, "Topics can be listed", []Severity{OK, Warning},
+	{TopicsUnseen, "Topics can be listed", []Severity{OK, Warning, Error},
 		"Patterns were compared with the topics that the proxy's principal may describe. Others may match too.",
 		"Grant the principal DESCRIBE on the topics under rules."},
 

@@ -41,6 +41,10 @@ type Config struct {
 
 const clientID = "offsetproxy-doctor"
 
+// maxBrokers bounds the brokers of a cluster, each of which is asked: what names more
+// is not believed to be Kafka.
+const maxBrokers = 10_000
+
 // gatherer asks.
 type gatherer struct {
 	Config
@@ -157,6 +161,8 @@ func (g *gatherer) open(dial dialFunc, addresses ...string) (*kgo.Client, error)
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(addresses...), kgo.ClientID(clientID), kgo.Dialer(dial),
 		kgo.RequestRetries(1), kgo.RetryTimeout(g.StepTimeout), kgo.DisableClientMetrics(),
+		// As the proxy's own; a client has no larger bound, and one of what it fetches below.
+		kgo.BrokerMaxReadBytes(int32(min(g.Settings.Proxy.MaxControlBytes, 1<<30))), kgo.FetchMaxBytes(1 << 20),
 	}
 	if login := g.Settings.Proxy.Credentials.SASL(); login != nil {
 		opts = append(opts, kgo.SASL(login))
@@ -255,6 +261,10 @@ func (g *gatherer) metadata(ctx context.Context) bool {
 	response, err := request.RequestWith(ctx, g.client)
 	if err != nil {
 		g.facts.TopicsFailed = failureOf(err)
+		return false
+	}
+	if n := len(response.Brokers); n > maxBrokers {
+		g.facts.TopicsFailed = Failure{Text: fmt.Sprintf("the answer names %d brokers, and no cluster has more than %d", n, maxBrokers)}
 		return false
 	}
 	if response.ClusterID != nil {

@@ -128,6 +128,42 @@ func TestGatherReadsTheListenersCertificates(t *testing.T) {
 	mustFind(t, r, Warning, AdvertisedAddress, "kafka.invalid, which does not resolve")
 }
 
+// TestGatherOfAMadeUpCluster: who answers with more brokers than any cluster has, or with
+// more than the proxy would read, is not asked further.
+func TestGatherOfAMadeUpCluster(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		answer := request.ResponseKind().(*kmsg.MetadataResponse)
+		answer.ClusterID = kmsg.StringPtr("made up")
+		if asked := request.(*kmsg.MetadataRequest).Topics; asked != nil {
+			return answer, nil, true // as kgo and the question to bootstrap addresses
+		}
+		for node := range int32(maxBrokers + 1) {
+			broker := kmsg.NewMetadataResponseBroker()
+			broker.NodeID, broker.Host, broker.Port = node, strings.Repeat("k", 200), 9092
+			answer.Brokers = append(answer.Brokers, broker)
+		}
+		return answer, nil, true
+	})
+	settings := settingsOf(t, "rules: [{topics: a, mode: require}]\n")
+	settings.Proxy.Bootstrap = cluster.ListenAddrs()
+	for _, limit := range []int{settings.Proxy.MaxControlBytes, 1 << 20} {
+		settings.Proxy.MaxControlBytes = limit
+		facts := Gather(t.Context(), Config{Settings: settings})
+		if len(facts.Brokers) > 0 {
+			t.Errorf("with at most %d bytes: %d brokers were asked", limit, len(facts.Brokers))
+		}
+		r := Judge(facts)
+		mustFind(t, r, OK, BootstrapUnreachable, "")
+		mustFind(t, r, Error, TopicsUnseen, map[bool]string{true: "names 10001 brokers", false: "BrokerMaxReadBytes"}[limit > 1<<20])
+	}
+}
+
 func TestGatherEndsWithItsContext(t *testing.T) {
 	s := startSecured(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,6 +23,10 @@ func Judge(f *Facts) *Report {
 		j.judgeTopics()
 		j.judgeWriters()
 		j.judgeProducers()
+	} else if f.TopicsFailed.Failed() {
+		// A bootstrap address has answered, so nothing else says that all this is missing.
+		j.findAnd(TopicsUnseen, Error, "cluster", "Look why the brokers do not tell: nothing else is known of the cluster until they do. With a large cluster, a longer --timeout may do.",
+			"it was not looked at, since its brokers and topics cannot be listed: %s", f.TopicsFailed.Text)
 	}
 	j.judgeAddresses()
 	j.judgeFiles()

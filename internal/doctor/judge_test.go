@@ -151,6 +151,7 @@ var cases = []sick{
 	{"a pattern matches nothing", "rules: [{topics: 'none.*', mode: require}]\n", func(*Facts) {}, RuleMatchesNothing, Note, "rules[0] (none.*)"},
 	{"a topic is missing", "", func(f *Facts) { f.Topics[0].Failed = Failure{codeUnknownTopic, "none"} }, TopicMissing, Warning, "rules[0] (orders)"},
 	{"an observed topic is missing", "rules: [{topics_regexp: 'gone', mode: observe}]\n", func(*Facts) {}, TopicMissing, Note, "rules[0] (/gone/)"},
+	{"nothing can be listed", "", func(f *Facts) { f.Cluster, f.Brokers, f.Topics, f.TopicsFailed = "", nil, nil, unseen }, TopicsUnseen, Error, "cluster"},
 	{"topics cannot be listed", "", func(f *Facts) { f.Topics, f.TopicsFailed = nil, unseen }, TopicsUnseen, Warning, "topics"},
 
 	{"settings cannot be read", "", func(f *Facts) { f.Topics[1].Configs, f.Topics[1].ConfigsFailed = nil, refused(codeTopicAuthorization) }, TopicSettings, Error, "topic log-a"},
