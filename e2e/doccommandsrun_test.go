@@ -114,9 +114,11 @@ func (s *documentShell) check(argv []string) (known bool, err error) {
 		return true, nil
 	case name == "java" && strings.HasPrefix(args[2], "org.apache.kafka.tools."):
 		return true, nil // of Kafka's own
-	case name == "java", name == "python", name == "node", strings.HasPrefix(name, "examples/"):
+	case name == "java", filepath.Base(name) == "python", name == "node", strings.HasPrefix(name, "examples/"):
 		return true, filesExist(argv)
-	case name == "pip":
+	case name == "python3" && args[0] == "-m":
+		return true, nil // of Python's own
+	case filepath.Base(name) == "pip":
 		pinned, err := os.ReadFile("clients/python/requirements.txt")
 		if err == nil && !strings.Contains(string(pinned), args[1]+"\n") {
 			err = fmt.Errorf("the tests use another version: %w", errNotThere)

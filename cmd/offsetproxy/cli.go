@@ -1,5 +1,7 @@
 package main
 
+import "github.com/alecthomas/kong"
+
 const description = `A Kafka proxy that makes appends conditional: a record that carries the
 header expected-offset is appended at that offset or refused.
 
@@ -15,16 +17,17 @@ A second SIGINT or SIGTERM ends the program: 130.`
 
 // cli is the tree of commands.
 type cli struct {
-	Serve       serveCmd       `cmd:"" help:"Run the proxy in front of a cluster."`
-	Dev         devCmd         `cmd:"" help:"Run an embedded broker and one proxy, to play with."`
-	Demo        demoCmd        `cmd:"" help:"Race writers through two proxies and check the log."`
-	Verify      verifyCmd      `cmd:"" help:"Append through proxies, then check that what they promise was kept."`
-	Append      appendCmd      `cmd:"" help:"Append one record at an expected offset."`
-	Next        nextCmd        `cmd:"" help:"Print the next offset of a partition."`
-	Doctor      doctorCmd      `cmd:"" help:"Say what stands between a cluster, a configuration and the promise."`
-	User        userCmd        `cmd:"" help:"Make an entry of a users file from a password."`
-	CheckConfig checkConfigCmd `cmd:"" help:"Say what is wrong with a configuration file, or what it means."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Serve       serveCmd         `cmd:"" help:"Run the proxy in front of a cluster."`
+	Dev         devCmd           `cmd:"" help:"Run an embedded broker and one proxy, to play with."`
+	Demo        demoCmd          `cmd:"" help:"Race writers through two proxies and check the log."`
+	Verify      verifyCmd        `cmd:"" help:"Append through proxies, then check that what they promise was kept."`
+	Append      appendCmd        `cmd:"" help:"Append one record at an expected offset."`
+	Next        nextCmd          `cmd:"" help:"Print the next offset of a partition."`
+	Doctor      doctorCmd        `cmd:"" help:"Say what stands between a cluster, a configuration and the promise."`
+	User        userCmd          `cmd:"" help:"Make an entry of a users file from a password."`
+	CheckConfig checkConfigCmd   `cmd:"" help:"Say what is wrong with a configuration file, or what it means."`
+	AsFlag      kong.VersionFlag `name:"version" help:"Print the version." hidden:""`
+	Version     versionCmd       `cmd:"" help:"Print the version."`
 }
 
 // output is the form of what a command prints.

@@ -16,6 +16,7 @@ const reportWidth = 96
 // subjects once, and what is good as a number, unless verbose.
 func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 	var b strings.Builder
+	together := false
 	for i := 0; i < len(r.Findings); {
 		f := r.Findings[i]
 		subjects := []string{f.Subject}
@@ -25,6 +26,7 @@ func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 		if f.Severity == doctor.OK && !verbose {
 			continue
 		}
+		together = together || len(subjects) > 1
 		fmt.Fprintf(&b, "%-8s %s\n", f.Severity, f.ID)
 		wrap(&b, "         ", strings.Join(subjects, ", ")+": "+f.Seen)
 		if f.Do != "" {
@@ -44,7 +46,11 @@ func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 	if r.Cluster != "" {
 		cluster = "cluster " + r.Cluster
 	}
-	fmt.Fprintf(&b, "%s: %s\n", cluster, strings.Join(parts, ", "))
+	grouped := ""
+	if together {
+		grouped = "; what is alike is shown together"
+	}
+	fmt.Fprintf(&b, "%s: %s%s\n", cluster, strings.Join(parts, ", "), grouped)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/internal/version"
 )
 
 // settingFlags are the settings of a file that can be given as flags instead:
@@ -104,7 +105,8 @@ const ruleHelp = "A RULE is a glob such as 'orders.*', or topics_regexp=EXPRESSI
 func helpVars() kong.Vars {
 	e := config.Defaults().Effective()
 	vars := kong.Vars{
-		"listen": e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "probe_topic": e.ProbeTopic, "fence_id": e.FenceID,
+		"version": version.Current().String(),
+		"listen":  e.Listen, "default_mode": e.DefaultMode, "broker_kind": e.BrokerKind, "probe_topic": e.ProbeTopic, "fence_id": e.FenceID,
 		"view_max_age": e.ViewMaxAge, "admission_wait": e.AdmissionWait, "clock_skew": e.ClockSkew, "answer_max": e.AnswerMax,
 		"log_level": e.LogLevel, "log_format": string(e.LogFormat), "metrics_max_topics": strconv.Itoa(config.DefaultMetricTopics),
 	}

@@ -20,9 +20,11 @@ import (
 // taken over; all else that has changed waits for a restart.
 type reloader struct {
 	// file is the configuration's name; empty: settings came from flags.
-	file   string
-	load   func() (*config.Settings, error)
-	logger *slog.Logger
+	file string
+	// watched has the file read again when it changes, and not on SIGHUP alone.
+	watched bool
+	load    func() (*config.Settings, error)
+	logger  *slog.Logger
 	// hangups asks for it; sent by the runtime, never closed. Capacity 1: signals
 	// that come while one waits ask for the same.
 	hangups <-chan os.Signal
@@ -100,7 +102,11 @@ func (r *reloader) reload(p *proxy.Proxy) {
 	if err != nil {
 		r.reloads.note(true)
 		r.lastRefused.Store(refusedBy(err))
-		r.logger.Error("configuration refused, so the one before stays in force: mend the file and send SIGHUP again", "file", r.file, "problems", problems(err))
+		refused := "configuration refused, so the one before stays in force: mend the file and send SIGHUP again"
+		if r.watched {
+			refused = "configuration refused, so the one before stays in force: mend the file, it is read again when it changes"
+		}
+		r.logger.Error(refused, "file", r.file, "problems", problems(err))
 		return
 	}
 	effective := settings.Effective()

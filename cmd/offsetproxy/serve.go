@@ -106,6 +106,7 @@ func (c *serveCmd) Run(env *environment, parsed *kong.Context) error {
 		return err
 	}
 	reloads = newReloader(settings, c.Config, c.fromFile, logger, hangups)
+	reloads.watched = !c.NoWatch
 	logger.Info("all proxies of the cluster must show the same agreement", "agreement", reloads.agreed.hash(), "rules_hash", reloads.started.RulesHash())
 	if err := c.prove(logger); err != nil {
 		return err

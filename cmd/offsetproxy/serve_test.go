@@ -377,8 +377,13 @@ func TestServeCannotListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	got := call(t, "", "serve", "--bootstrap", cluster.Addrs()[0], "--broker-kind", "kfake", "--listen", cluster.Addrs()[0])
-	if got.code != exitFailed || !strings.Contains(got.stderr, cluster.Addrs()[0]) || !strings.Contains(got.stderr, "Another program uses that port") {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	got := call(t, "", "serve", "--bootstrap", cluster.Addrs()[0], "--broker-kind", "kfake", "--listen", taken.Addr().String())
+	if got.code != exitFailed || !strings.Contains(got.stderr, taken.Addr().String()) || !strings.Contains(got.stderr, "Another program uses that port") {
 		t.Errorf("got %+v, want code %d, the address and what to do", got, exitFailed)
 	}
 }

@@ -33,8 +33,8 @@ type certificates struct {
 	reloads reloadCounts
 }
 
-// secure reads the TLS files that settings name, and has the proxy use them.
-func secure(settings *config.Settings, logger *slog.Logger) (*certificates, error) {
+// sidesOf are the TLS files that settings name, by listener, and upstreamSide.
+func sidesOf(settings *config.Settings) map[string]tlsfiles.Files {
 	sides := map[string]tlsfiles.Files{}
 	for name, files := range settings.ListenerTLS {
 		sides["listener "+name] = files
@@ -42,6 +42,12 @@ func secure(settings *config.Settings, logger *slog.Logger) (*certificates, erro
 	if settings.UpstreamTLS != nil {
 		sides[upstreamSide] = *settings.UpstreamTLS
 	}
+	return sides
+}
+
+// secure reads the TLS files that settings name, and has the proxy use them.
+func secure(settings *config.Settings, logger *slog.Logger) (*certificates, error) {
+	sides := sidesOf(settings)
 	var names []string
 	for _, files := range sides {
 		names = append(names, files.Names()...)

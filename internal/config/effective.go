@@ -242,6 +242,7 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		name = ""
 	}
 	name = "limits"
+	unset := Defaults().Effective().Limits
 	for _, k := range limitNames {
 		v := e.Limits[k]
 		if k == "idle_timeout" && v == "0s" {
@@ -249,6 +250,9 @@ func (e Effective) WriteTo(w io.Writer) (int64, error) {
 		}
 		if k == "max_connections_per_address" && v == "0" {
 			v = "no limit of its own"
+		}
+		if usual := unset[k]; usual != e.Limits[k] {
+			v += " (default " + usual + ")"
 		}
 		line(name, "%-27s %s", k, v)
 		name = ""

@@ -106,11 +106,15 @@ func (s *Settings) effectiveListener(l proxy.Listener) EffectiveListener {
 func (e EffectiveListener) write(line func(name, format string, args ...any)) {
 	switch n := e.ServerNames; {
 	case n != nil:
-		port := "the port of it"
-		if n.Port != 0 {
-			port = strconv.Itoa(n.Port)
+		port := n.Port
+		if port == 0 {
+			port = portOf(e.Listen)
 		}
-		line("clients connect to", "%s as %s, and are told broker-<node id>.%s and %s", e.Listen, n.Bootstrap, n.Domain, port)
+		told := strconv.Itoa(port)
+		if port == 0 {
+			told = "the port that is free"
+		}
+		line("clients connect to", "%s as %s, and are told broker-<node id>.%s:%s", e.Listen, n.Bootstrap, n.Domain, told)
 	default:
 		line("clients connect to", "%s, and are told the host %s", e.Listen, e.AdvertisedHost)
 		if first, _, given := strings.Cut(e.BrokerPorts, "-"); given {

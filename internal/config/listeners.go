@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,8 +87,11 @@ func (r *resolver) listeners() {
 		if l.Name = given.Name.text; l.Name == "" {
 			l.Name = l.Listen
 		}
-		if names[l.Name] {
-			r.wrong(first(given.Name, given.Listen), path+"name", "%q is the name of another listener", l.Name)
+		switch {
+		case names[l.Name] && given.Name.given:
+			r.wrong(given.Name, path+"name", "%q is the name of another listener", l.Name)
+		case names[l.Name]:
+			r.wrong(given.Listen, path+"listen", "%s is where another listener listens", l.Name)
 		}
 		names[l.Name] = true
 		r.serverNames(given.ServerNames, path+"server_names", &l)
@@ -208,4 +212,42 @@ func (r *resolver) serverNames(d ServerNames, path string, l *proxy.Listener) {
 		return
 	}
 	l.ServerNames = names
+}
+
+// refused says in the words of the file what the proxy does not take.
+func (r *resolver) refused(err error) {
+	var wrong *proxy.ConfigError
+	i, field := 0, ""
+	if errors.As(err, &wrong) {
+		if n, _ := fmt.Sscanf(wrong.Field, "Listeners[%d].%s", &i, &field); n != 2 || i >= len(r.doc.Listeners) {
+			wrong = nil
+		}
+	}
+	if wrong == nil {
+		r.problems = append(r.problems, Problem{Message: err.Error()})
+		return
+	}
+	d := r.doc.Listeners[i]
+	whole := first(d.Listen, d.Name)
+	names := d.ServerNames
+	of := map[string]struct {
+		key string
+		v   Value
+	}{
+		"Name":                  {"name", d.Name},
+		"Listen":                {"listen", d.Listen},
+		"BrokerPorts":           {"broker_ports", first(d.BrokerPorts.Range, d.BrokerPorts.First)},
+		"NodePorts":             {"node_ports", Value{}},
+		"ServerNames":           {"server_names", first(names.Domain, names.Bootstrap, names.Port)},
+		"ServerNames.Domain":    {"server_names.domain", names.Domain},
+		"ServerNames.Port":      {"server_names.port", names.Port},
+		"ServerNames.Bootstrap": {"server_names.bootstrap", first(names.Bootstrap, names.Domain)},
+		"Access":                {"allow_apis", first(d.AllowAPIs...)},
+		"Access.Deny":           {"deny_apis", first(d.DenyAPIs...)},
+		"ProxyProtocol.From":    {"proxy_protocol_from", d.ProxyProtocol},
+	}[field]
+	if of.key == "" {
+		of.key = field
+	}
+	r.wrong(first(of.v, whole), fmt.Sprintf("listeners[%d].%s", i, of.key), "%s", wrong.Reason)
 }

@@ -69,7 +69,7 @@ func TestListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"127.0.0.1:9092, and are told the host 127.0.0.1", "0.0.0.0:9443 as kafka.example, and are told broker-<node id>.kafka.example and 443",
+		"127.0.0.1:9092, and are told the host 127.0.0.1", "0.0.0.0:9443 as kafka.example, and are told broker-<node id>.kafka.example:443",
 		"clients show certificates (require) of the authorities in /c/ca.crt", "node id 20000 on 9700", "CreateTopics, DeleteTopics may not be used", "read-only", "only from 10.1.2.3/32, 10.9.0.0/16", "by the authorities of /k/ca.crt, showing /k/tls.crt",
 	} {
 		if !strings.Contains(text.String(), want) {

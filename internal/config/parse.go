@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -43,28 +45,49 @@ func Load(name string) (*Settings, error) {
 // Parse understands the contents of a file; name is for messages only. Errors:
 // *Error.
 func Parse(name string, src []byte) (*Settings, error) {
-	doc, problems := decode(src)
+	var p pruner
+	doc := p.decode(src)
+	problems := p.problems
 	if doc == nil {
 		return nil, &Error{Name: name, Problems: problems}
 	}
 	settings, err := doc.Resolve()
 	var wrong *Error
 	if errors.As(err, &wrong) {
-		problems = append(problems, wrong.Problems...)
+		for _, of := range wrong.Problems {
+			if !p.spoiled[of.Path] {
+				problems = append(problems, of)
+			}
+		}
 	}
 	if len(problems) > 0 {
-		slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		slices.SortStableFunc(problems, inFile)
 		return nil, &Error{Name: name, Problems: problems}
 	}
 	return settings, nil
 }
 
-// decode gives what of a file fits into a Document, and what does not; no
+// inFile orders problems as the file does, and what has no place there last.
+func inFile(a, b Problem) int {
+	if a.Line == 0 || b.Line == 0 {
+		return b.Line - a.Line
+	}
+	return cmp.Or(a.Line-b.Line, a.Column-b.Column)
+}
+
+// decode gives what of a file fits into a Document, and remembers what does not; no
 // Document if the file cannot be read at all.
-func decode(src []byte) (*Document, []Problem) {
+func (p *pruner) decode(src []byte) *Document {
+	unreadable := func(of Problem) *Document {
+		p.problems = append(p.problems, of)
+		return nil
+	}
 	file, err := parser.ParseBytes(src, 0)
 	if err != nil {
-		return nil, []Problem{syntaxProblem(err)}
+		if of, indented := tabIndented(src); indented {
+			return unreadable(of)
+		}
+		return unreadable(syntaxProblem(err))
 	}
 	var body ast.Node
 	bodies := 0
@@ -76,19 +99,36 @@ func decode(src []byte) (*Document, []Problem) {
 	}
 	switch {
 	case bodies == 0:
-		return nil, []Problem{{Message: "the file holds no configuration"}}
+		return unreadable(Problem{Message: "the file holds no configuration"})
 	case bodies > 1:
-		return nil, []Problem{{Message: "several documents (---) in one file; only one is allowed"}}
+		return unreadable(Problem{Message: "several documents (---) in one file; only one is allowed"})
 	}
-	var p pruner
 	if !p.fits(body, reflect.TypeFor[Document](), "") {
-		return nil, p.problems
+		return nil
 	}
 	doc := new(Document)
 	if err := understand(body, doc); err != nil {
-		return nil, append(p.problems, syntaxProblem(err))
+		return unreadable(syntaxProblem(err))
 	}
-	return doc, p.problems
+	return doc
+}
+
+// tabIndented finds the first line that a tab indents, in a file that cannot be read.
+func tabIndented(src []byte) (Problem, bool) {
+	number := 0
+	for line := range bytes.Lines(src) {
+		number++
+		text := bytes.TrimLeft(line, " \t")
+		indent := line[:len(line)-len(text)]
+		if tab := bytes.IndexByte(indent, '\t'); tab >= 0 && len(bytes.TrimSpace(text)) > 0 && text[0] != '#' {
+			shown := strings.TrimRight(strings.ReplaceAll(string(line), "\t", "→"), "\r\n")
+			return Problem{
+				Message: "a tab: YAML is indented by spaces", Line: number, Column: tab + 1,
+				Excerpt: masked(fmt.Sprintf("> %2d | %s", number, shown)),
+			}, true
+		}
+	}
+	return Problem{}, false
 }
 
 // errNotUnderstood says that the decoder gave up. It panics at some files that
@@ -112,7 +152,7 @@ func syntaxProblem(err error) Problem {
 	message := at.GetMessage()
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
-		message = unknownKey(unknown.Token.Value)
+		message = unknownKey(unknown.Token.Value, "")
 	}
 	p := Problem{Message: message, Excerpt: excerpt(at)}
 	if t := at.GetToken(); t != nil {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -67,8 +68,52 @@ func problemAt(at *token.Token, path, message string) Problem {
 	return p
 }
 
-// excerpt is what the YAML library prints below its message.
+// excerpt is what the YAML library prints below its message, without secrets that stand
+// there by mistake.
 func excerpt(err yaml.Error) string {
 	_, source, _ := strings.Cut(err.FormatError(false, true), "\n")
-	return strings.TrimRight(source, " \n")
+	lines := strings.Split(strings.TrimRight(source, " \n"), "\n")
+	// The library ends some with a line that it has no text of.
+	if last := len(lines) - 1; last > 0 && emptyLine.MatchString(lines[last]) {
+		lines = lines[:last]
+	}
+	return masked(strings.Join(lines, "\n"))
+}
+
+var (
+	emptyLine = regexp.MustCompile(`^ *[0-9]+ \| *$`)
+	// secretKey is a key that is named as a secret, and secretPlace one that says where a
+	// secret stands.
+	secretKey   = regexp.MustCompile(`(?i)[a-z0-9_-]*(?:passw|secret|token)[a-z0-9_-]*["']? *:`)
+	secretPlace = regexp.MustCompile(`(?i)_(?:file|env)["']? *:$`)
+	numbered    = regexp.MustCompile(`^>? *[0-9]+ \| ( *)\S`)
+)
+
+// masked takes the values of keys that are named as secrets out of an excerpt, with the
+// lines that they go on in. Settings that say where a secret stands are shown.
+func masked(excerpt string) string {
+	lines := strings.Split(excerpt, "\n")
+	hidden := -1 // the indent of the key whose value is hidden
+	for i, line := range lines {
+		if m := numbered.FindStringSubmatch(line); m != nil && hidden >= 0 {
+			if len(m[1]) > hidden {
+				lines[i] = line[:strings.Index(line, "|")+1] + " …"
+				continue
+			}
+			hidden = -1
+		}
+		for _, at := range secretKey.FindAllStringIndex(line, -1) {
+			if secretPlace.MatchString(line[at[0]:at[1]]) {
+				continue
+			}
+			if m := numbered.FindStringSubmatch(line); m != nil {
+				hidden = len(m[1])
+			}
+			if lines[i] = line[:at[1]]; strings.TrimSpace(line[at[1]:]) != "" {
+				lines[i] += " …"
+			}
+			break
+		}
+	}
+	return strings.Join(lines, "\n")
 }

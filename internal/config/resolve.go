@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func (d *Document) Resolve() (*Settings, error) {
 	if len(r.problems) == 0 {
 		inForce, err := r.out.Proxy.InForce()
 		if err != nil {
-			r.problems = append(r.problems, Problem{Message: err.Error()})
+			r.refused(err)
 		}
 		r.out.Proxy = inForce
 	}
@@ -197,6 +198,7 @@ func (r *resolver) together() {
 		r.wrong(d.Metrics.Pprof, "metrics.pprof", "profiles are served beside the metrics, and no metrics.listen says where")
 	}
 	for i, l := range p.AllListeners() {
+		r.bootstrapsItself(l)
 		path := ""
 		if p.Listen == "" {
 			path = fmt.Sprintf("listeners[%d].", i)
@@ -205,9 +207,31 @@ func (r *resolver) together() {
 		if host, _, err := splitAddress(l.Listen); err == nil && proxy.IsUnspecifiedHost(host) && l.AdvertisedHost == "" && l.ServerNames == nil {
 			r.note("%slisten is on all interfaces and no advertised_host is given: clients are told 127.0.0.1 and can only be on this machine", path)
 		}
+		if host := l.AdvertisedHost; host != "" && onLoopback(l.Listen) && !onLoopback(net.JoinHostPort(host, "0")) {
+			r.note("%slisten is on loopback, and clients are told %s: they reach it only if something on this machine forwards to it", path, host)
+		}
 	}
 	if len(p.Rules) == 0 && p.Default == proxy.ModeOff {
 		r.note("no rule and default mode off: nothing is checked, the proxy only passes through")
+	}
+}
+
+// bootstrapsItself reports brokers' addresses that are a listener's own.
+func (r *resolver) bootstrapsItself(l proxy.Listener) {
+	host, port, err := splitAddress(l.Listen)
+	if err != nil || port == 0 {
+		return
+	}
+	for _, v := range r.doc.Bootstrap {
+		of, ofPort, err := splitAddress(v.text)
+		if err != nil || ofPort != port {
+			continue
+		}
+		// Other addresses of loopback may be somebody else's.
+		here := onLoopback(v.text) && (proxy.IsUnspecifiedHost(host) || onLoopback(l.Listen) && (of == "localhost" || host == "localhost"))
+		if of == host || here {
+			r.wrong(v, "bootstrap", "%s is this proxy's own listen address: it has to be the brokers'", v.text)
+		}
 	}
 }
 

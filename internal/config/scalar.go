@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"regexp"
@@ -68,6 +69,10 @@ func (r *resolver) size(v Value, path string, missing, least, most int) int {
 	switch {
 	case err != nil:
 		r.wrong(v, path, "%v", err)
+	case most == math.MaxInt32 && n > int64(most):
+		r.wrong(v, path, "%s is too much: it must be less than 2GiB", v.text)
+	case most == math.MaxInt32 && n < int64(least):
+		r.wrong(v, path, "%s is too little: %s at least", v.text, size(least))
 	case n < int64(least) || n > int64(most):
 		r.wrong(v, path, "%s is outside %s to %s", v.text, size(least), size(most))
 	default:

@@ -3,8 +3,10 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -12,7 +14,12 @@ import (
 // pruner takes out of a file what does not fit into a Document, and remembers
 // it, so that the rest can be understood and everything be reported at once.
 // What stands behind an alias or a merge key is left to the decoder.
-type pruner struct{ problems []Problem }
+type pruner struct {
+	problems []Problem
+	// spoiled are the settings that a problem is about, by their paths: they are not
+	// missing too.
+	spoiled map[string]bool
+}
 
 var (
 	valueType  = reflect.TypeFor[Value]()
@@ -86,12 +93,13 @@ func (p *pruner) keys(n ast.Node, known map[string]reflect.Type, path string) bo
 		}
 		field, is := known[key]
 		if !is {
-			return !p.wrong(pair.Key, "", unknownKey(key))
+			meant := nearest(key, known)
+			if meant != "" {
+				p.spoil(below(path, meant))
+			}
+			return !p.wrong(pair.Key, "", unknownKey(key, meant))
 		}
-		at := key
-		if path != "" {
-			at = path + "." + key
-		}
+		at := below(path, key)
 		return !p.fits(pair.Value, field, at)
 	})
 	return true
@@ -99,6 +107,9 @@ func (p *pruner) keys(n ast.Node, known map[string]reflect.Type, path string) bo
 
 func (p *pruner) scalar(n ast.Node, path string) bool {
 	if new(Value).UnmarshalYAML(n) != nil {
+		if _, list := n.(*ast.SequenceNode); list && strings.HasSuffix(path, ".topics") {
+			return p.wrong(n, path, "takes one name or pattern: write a rule for each, or topics_regexp: 'a|b'")
+		}
 		return p.wrong(n, path, "a single value belongs here")
 	}
 	return true
@@ -107,16 +118,72 @@ func (p *pruner) scalar(n ast.Node, path string) bool {
 // wrong is false.
 func (p *pruner) wrong(n ast.Node, path, message string) bool {
 	p.problems = append(p.problems, problemAt(n.GetToken(), path, message))
+	if path != "" {
+		p.spoil(path)
+	}
 	return false
 }
 
-// unknownKey says of a key that it is not known, and of some why.
-func unknownKey(key string) string {
+func (p *pruner) spoil(path string) {
+	if p.spoiled == nil {
+		p.spoiled = map[string]bool{}
+	}
+	p.spoiled[path] = true
+}
+
+// below is the path of a key.
+func below(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// nearest is the key that may be meant; empty: none is near.
+func nearest(key string, known map[string]reflect.Type) string {
+	if len(key) > 64 {
+		return ""
+	}
+	best, least := "", 1+max(1, len(key)/4)
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if d := distance(key, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is how many characters are missing, too many or others (Levenshtein's).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := before
+			if a[i] != b[j] {
+				cost++
+			}
+			before = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// unknownKey says of a key that it is not known, and of some why; meant may be empty.
+func unknownKey(key, meant string) string {
 	switch {
 	case later[key]:
 		return fmt.Sprintf("%q is not in this version", key)
 	case key == "unsafe":
 		return "unsafe is only a flag of serve and demo, so that no file switches the fence off by itself"
+	}
+	if meant != "" {
+		return fmt.Sprintf("unknown key %q: did you mean %s?", key, meant)
 	}
 	return fmt.Sprintf("unknown key %q", key)
 }

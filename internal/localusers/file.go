@@ -50,18 +50,22 @@ func (w *wrongLine) Error() string {
 }
 
 func wrong(n ast.Node, format string, args ...any) error {
-	w := &wrongLine{reason: fmt.Sprintf(format, args...)}
+	return &wrongLine{line: lineOf(n), reason: fmt.Sprintf(format, args...)}
+}
+
+// lineOf is where a node stands; 0: not known.
+func lineOf(n ast.Node) int {
 	if t := n.GetToken(); t != nil && t.Position != nil {
-		w.line = t.Position.Line
+		return t.Position.Line
 	}
-	return w
+	return 0
 }
 
 const form = "a users file has, by user name, password, or verifiers under SCRAM-SHA-256 and SCRAM-SHA-512 as `offsetproxy user` writes them"
 
 // parse reads a file. The parser's own messages show the file, so they are not used.
 func parse(src []byte) ([]entry, error) {
-	file, err := parser.ParseBytes(src, 0)
+	file, err := parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		w := &wrongLine{reason: "is not YAML: " + form}
 		var at yaml.Error
@@ -83,7 +87,7 @@ func parse(src []byte) ([]entry, error) {
 	if body == nil {
 		return nil, nil // nobody may log in
 	}
-	pairs, err := mapping(body, form)
+	pairs, err := mapping(body, true, form)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +95,12 @@ func parse(src []byte) ([]entry, error) {
 		return nil, wrong(body, "%d users; at most %d", len(pairs), mostUsers)
 	}
 	var entries []entry
-	seen := map[string]bool{}
 	passwords := 0
 	for _, p := range pairs {
 		e, err := parseUser(p)
 		if err != nil {
 			return nil, err
 		}
-		if seen[e.name] {
-			return nil, wrong(p.Key, "user %q is there twice", e.name)
-		}
-		seen[e.name] = true
 		if e.password != "" {
 			if passwords++; passwords > mostPasswords {
 				return nil, wrong(p.Key, "more than %d users with a password: make verifiers of them with `offsetproxy user`", mostPasswords)
@@ -112,10 +111,26 @@ func parse(src []byte) ([]entry, error) {
 	return entries, nil
 }
 
-// mapping gives the keys of a node and their values.
-func mapping(n ast.Node, otherwise string) ([]*ast.MappingValueNode, error) {
+// mapping gives the keys of a node, of which each may be there once, and their values.
+// users has it name them as users: other keys may be a secret at the wrong place.
+func mapping(n ast.Node, users bool, otherwise string) ([]*ast.MappingValueNode, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
+		seen := make(map[string]ast.Node, len(n.Values))
+		for _, p := range n.Values {
+			key, ok := text(p.Key)
+			if !ok {
+				continue
+			}
+			if before := seen[key]; before != nil {
+				what := "this key"
+				if users {
+					what = fmt.Sprintf("user %q", key)
+				}
+				return nil, wrong(p.Key, "%s is here already, at line %d: remove one of them", what, lineOf(before))
+			}
+			seen[key] = p.Key
+		}
 		return n.Values, nil
 	case *ast.MappingValueNode:
 		return []*ast.MappingValueNode{n}, nil
@@ -142,7 +157,7 @@ func parseUser(p *ast.MappingValueNode) (entry, error) {
 		return entry{}, wrong(p.Key, "a user has no name, or one that is longer than %d bytes", mostName)
 	}
 	e := entry{name: name, verifiers: map[Mechanism]Verifier{}}
-	keys, err := mapping(p.Value, fmt.Sprintf("user %q has neither password nor verifiers: %s", name, form))
+	keys, err := mapping(p.Value, false, fmt.Sprintf("user %q has neither password nor verifiers: %s", name, form))
 	if err != nil {
 		return entry{}, err
 	}
@@ -180,7 +195,7 @@ func parseUser(p *ast.MappingValueNode) (entry, error) {
 
 func parseVerifier(m Mechanism, name string, n ast.Node) (Verifier, error) {
 	otherwise := fmt.Sprintf("%s of user %q has not salt, stored_key, server_key and iterations", m, name)
-	keys, err := mapping(n, otherwise)
+	keys, err := mapping(n, false, otherwise)
 	if err != nil {
 		return Verifier{}, err
 	}
