@@ -87,6 +87,8 @@ listeners:
 			t.Errorf("%s: got %+v, want code %d, %q and %q", c.name, got, c.code, c.stdout, c.stderr)
 		}
 	}
+	file.write(t, "wombat: 1\n")
+	b.await(t, has("configuration refused", "mend the file, it is read again when it changes", "wombat"))
 }
 
 // What does not speak Kafka, or does not answer, is told apart.

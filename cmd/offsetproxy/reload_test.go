@@ -123,7 +123,7 @@ func TestSIGHUPChangesRules(t *testing.T) {
 	}
 	count("offsetproxy_rules_settling", "0")
 
-	line = reload("rules: [{topics: events, mode: requires}]\nview_max_age: long\n", "configuration refused", `"level":"ERROR"`)
+	line = reload("rules: [{topics: events, mode: requires}]\nview_max_age: long\n", "configuration refused", "send SIGHUP again", `"level":"ERROR"`)
 	for _, want := range []string{"line 5: rules[0].mode", "requires", "line 6: view_max_age"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)
