@@ -34,8 +34,9 @@ type LoginSession interface {
 	// Step takes a token of the client's, which is valid during the call, and gives
 	// the answer to it, and the user's name once the client is let in. An error ends
 	// the login; its text is logged and must hold no secret. The client hears only
-	// that its credentials are not valid.
-	Step(token []byte) (answer []byte, user string, err error)
+	// that its credentials are not valid. Once ctx ends, nobody waits for the answer any
+	// more, and Step returns soon.
+	Step(ctx context.Context, token []byte) (answer []byte, user string, err error)
 }
 
 const (
@@ -215,7 +216,16 @@ func (c *conn) authenticate(h wire.RequestHeader) error {
 		return err
 	}
 	begun := instant()
-	token, user, err := v.session.Step(request.SASLAuthBytes)
+	ctx, cancel := context.WithTimeout(c.ctx, c.p.cfg.HandshakeTimeout)
+	defer cancel()
+	token, user, err := v.session.Step(ctx, request.SASLAuthBytes)
+	switch {
+	case err == nil || ctx.Err() == nil:
+	case c.stopping.Load():
+		return c.stopReason()
+	default:
+		return malformed(reasonHandshake, "no login within %s, since many others log in", c.p.cfg.HandshakeTimeout)
+	}
 	message := messageRefused
 	if err == nil && user != "" && v.user != "" && user != v.user {
 		err, message = fmt.Errorf("user %q is not %q, who has logged in on the connection", user, v.user), messageOtherUser
@@ -293,7 +303,7 @@ func (c *conn) answerAuthenticate(h wire.RequestHeader, err error, message strin
 // nobody is the login of a listener without users.
 type nobody struct{}
 
-func (nobody) Step([]byte) ([]byte, string, error) { return nil, "", errNoUsers }
+func (nobody) Step(context.Context, []byte) ([]byte, string, error) { return nil, "", errNoUsers }
 
 var errNoUsers = errors.New("the listener has no users")
 

@@ -226,6 +226,37 @@ func TestHandshakeTimeoutLastsUntilTheLogin(t *testing.T) {
 	p.awaitLog("no login within")
 }
 
+// endlessLogin comes to no end of its own.
+type endlessLogin chan struct{}
+
+func (l endlessLogin) Step(ctx context.Context, _ []byte) ([]byte, string, error) {
+	close(l)
+	<-ctx.Done()
+	return nil, "", ctx.Err()
+}
+
+// A login that takes too long, since many others log in, ends at handshake_timeout, and
+// with the proxy.
+func TestLoginThatTakesTooLong(t *testing.T) {
+	for timeout, end := range map[time.Duration]func(*running){
+		100 * time.Millisecond: func(p *running) { p.awaitLog("since many others log in") },
+		time.Hour:              func(p *running) { p.stop() },
+	} {
+		begun := make(endlessLogin)
+		cfg := gateway(&proxy.LocalLogin{Mechanisms: proxy.PasswordMechanisms(), Begin: func(proxy.Mechanism) proxy.LoginSession { return begun }})
+		cfg.HandshakeTimeout, cfg.DrainTimeout = timeout, 100*time.Millisecond
+		p := scripted(t, cfg, echo)
+		c := kafkatest.Dial(t, p.gate())
+		handshakeFor(c, "PLAIN")
+		request := versioned(kmsg.NewPtrSASLAuthenticateRequest(), 1)
+		request.SASLAuthBytes = []byte("x")
+		c.Send(2, request)
+		<-begun
+		end(p)
+		c.ExpectClosed()
+	}
+}
+
 // A login that has ended must be renewed before anything else, by the same user and
 // mechanism.
 func TestSessionLifetime(t *testing.T) {

@@ -2,6 +2,7 @@ package localusers
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/subtle"
@@ -15,7 +16,7 @@ import (
 type Session struct {
 	store     *Store
 	mechanism Mechanism
-	step      func(token []byte) (answer []byte, user string, err error)
+	step      func(ctx context.Context, token []byte) (answer []byte, user string, err error)
 
 	// Of SCRAM.
 	user               string
@@ -43,26 +44,34 @@ func (s *Store) Begin(m Mechanism) *Session {
 
 // Step takes a token of the client's and gives the answer to it, and the user's name
 // once the client is let in. After an error, or that name, there is no further step.
+// It may wait for the logins of others, until ctx ends: then the error is its cause.
 // Errors: ErrToken, ErrCredentials, ErrOtherIdentity, ErrFinished.
-func (s *Session) Step(token []byte) (answer []byte, user string, err error) {
+func (s *Session) Step(ctx context.Context, token []byte) (answer []byte, user string, err error) {
 	step := s.step
 	s.step = s.finished
-	return step(token)
+	return step(ctx, token)
 }
 
-func (s *Session) finished([]byte) ([]byte, string, error) { return nil, "", ErrFinished }
+func (s *Session) finished(context.Context, []byte) ([]byte, string, error) {
+	return nil, "", ErrFinished
+}
 
 // plain takes the only message of PLAIN: authorization id, user and password, with a
 // NUL between.
-func (s *Session) plain(token []byte) ([]byte, string, error) {
+func (s *Session) plain(ctx context.Context, token []byte) ([]byte, string, error) {
 	parts := bytes.Split(token, []byte{0})
 	if len(parts) != 3 || len(parts[1]) == 0 || len(parts[2]) == 0 || !utf8.Valid(token) {
 		return nil, "", fmt.Errorf("%w: PLAIN", ErrToken)
 	}
 	acting, user, password := string(parts[0]), string(parts[1]), string(parts[2])
 	verifier, mechanism, known := s.store.anyVerifier(user)
-	// Each login costs processor time, so few are worked on at once.
-	s.store.deriving <- struct{}{}
+	// Each login costs processor time, so few are worked on at once. With many of them
+	// some wait for longer than anybody waits for them.
+	select {
+	case s.store.deriving <- struct{}{}:
+	case <-ctx.Done():
+		return nil, "", context.Cause(ctx)
+	}
 	is := verifier.is(mechanism, password)
 	<-s.store.deriving
 	switch {
@@ -84,7 +93,7 @@ func refused(user string, known bool) error {
 }
 
 // clientFirst takes the first message of SCRAM: gs2-header, user and nonce.
-func (s *Session) clientFirst(token []byte) ([]byte, string, error) {
+func (s *Session) clientFirst(_ context.Context, token []byte) ([]byte, string, error) {
 	wrong := fmt.Errorf("%w: first message of %s", ErrToken, s.mechanism)
 	message := string(token)
 	flag, rest, ok := strings.Cut(message, ",")
@@ -125,7 +134,7 @@ func (s *Session) clientFirst(token []byte) ([]byte, string, error) {
 
 // clientFinal takes the last message of SCRAM: the header again, the nonce and the
 // proof.
-func (s *Session) clientFinal(token []byte) ([]byte, string, error) {
+func (s *Session) clientFinal(_ context.Context, token []byte) ([]byte, string, error) {
 	wrong := fmt.Errorf("%w: last message of %s", ErrToken, s.mechanism)
 	message := string(token)
 	at := strings.LastIndex(message, ",p=")

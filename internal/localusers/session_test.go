@@ -45,12 +45,12 @@ func TestExampleOfTheRFC(t *testing.T) {
 		{"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", ""},
 		{"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=", "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user"},
 	} {
-		answer, user, err := session.Step([]byte(step.token))
+		answer, user, err := session.Step(t.Context(), []byte(step.token))
 		if err != nil || string(answer) != step.answer || user != step.user {
 			t.Fatalf("got %q, %q, %v, want %q, %q", answer, user, err, step.answer, step.user)
 		}
 	}
-	if _, _, err := session.Step(nil); !errors.Is(err, ErrFinished) {
+	if _, _, err := session.Step(t.Context(), nil); !errors.Is(err, ErrFinished) {
 		t.Errorf("got %v after the end, want ErrFinished", err)
 	}
 }
@@ -78,7 +78,7 @@ func run(t *testing.T, s *Store, m Mechanism, user, password, acting string) (st
 	}
 	server := s.Begin(m)
 	for {
-		answer, user, err := server.Step(token)
+		answer, user, err := server.Step(t.Context(), token)
 		if err != nil {
 			return "", err
 		}
@@ -158,7 +158,7 @@ func TestUnknownUsersLookKnown(t *testing.T) {
 	}
 	s := load(t, entry)
 	first := func(name string) string {
-		answer, _, err := s.Begin(ScramSHA512).Step([]byte("n,,n=" + name + ",r=abc"))
+		answer, _, err := s.Begin(ScramSHA512).Step(t.Context(), []byte("n,,n="+name+",r=abc"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestTokensThatAreNotUnderstood(t *testing.T) {
 		},
 	} {
 		for _, token := range tokens {
-			if _, user, err := s.Begin(m).Step([]byte(token)); !errors.Is(err, ErrToken) || user != "" {
+			if _, user, err := s.Begin(m).Step(t.Context(), []byte(token)); !errors.Is(err, ErrToken) || user != "" {
 				t.Errorf("%s %q: got %q, %v, want ErrToken", m, token, user, err)
 			}
 		}
@@ -203,17 +203,17 @@ func TestTokensThatAreNotUnderstood(t *testing.T) {
 		func(nonce string) string { return "c=biws,r=" + nonce + "x,p=" + strings.Repeat("A", 43) + "=" },
 	} {
 		session := s.Begin(ScramSHA256)
-		answer, _, err := session.Step([]byte("n,,n=anna,r=a"))
+		answer, _, err := session.Step(t.Context(), []byte("n,,n=anna,r=a"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		nonce, _, _ := strings.Cut(strings.TrimPrefix(string(answer), "r="), ",")
 		token := change(nonce)
-		if _, user, err := session.Step([]byte(token)); !errors.Is(err, ErrToken) || user != "" {
+		if _, user, err := session.Step(t.Context(), []byte(token)); !errors.Is(err, ErrToken) || user != "" {
 			t.Errorf("%q: got %q, %v, want ErrToken", token, user, err)
 		}
 	}
-	if _, _, err := s.Begin("GSSAPI").Step(nil); !errors.Is(err, ErrFinished) {
+	if _, _, err := s.Begin("GSSAPI").Step(t.Context(), nil); !errors.Is(err, ErrFinished) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -231,9 +231,30 @@ func FuzzStep(f *testing.F) {
 		}
 		session := s.Begin([]Mechanism{Plain, ScramSHA256, ScramSHA512}[mechanism%3])
 		for _, token := range [][]byte{first, second, second} {
-			if _, user, err := session.Step(token); user != "" || err != nil && strings.Contains(err.Error(), password) {
+			if _, user, err := session.Step(t.Context(), token); user != "" || err != nil && strings.Contains(err.Error(), password) {
 				t.Fatalf("%q let in by %q, %v", user, token, err)
 			}
 		}
 	})
+}
+
+// TestLoginWaitsNoLongerThanItsContext: with many logins at once some wait for longer
+// than anybody waits for them.
+func TestLoginWaitsNoLongerThanItsContext(t *testing.T) {
+	s := load(t, someUsers)
+	for range cap(s.deriving) {
+		s.deriving <- struct{}{}
+	}
+	gone := errors.New("the client has gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	if _, user, err := s.Begin(Plain).Step(ctx, []byte("\x00anna\x00a,=secret")); !errors.Is(err, gone) || user != "" {
+		t.Errorf("got %q, %v, want %v", user, err, gone)
+	}
+	for range cap(s.deriving) {
+		<-s.deriving
+	}
+	if _, user, err := s.Begin(Plain).Step(t.Context(), []byte("\x00anna\x00a,=secret")); err != nil || user != "anna" {
+		t.Errorf("got %q, %v, want anna", user, err)
+	}
 }
