@@ -30,7 +30,7 @@ const (
 	limitOldReads      = "old_reads_per_second"
 	limitRuleTopics    = "max_rule_topics"
 	limitReading       = "reading_timeout"
-	limitControl       = "max_control_bytes"
+	limitControl       = "max_control_answer_bytes"
 	limitLookup        = "lookup_timeout"
 	limitIdleViews     = "idle_views"
 	limitProducers     = "max_producers"

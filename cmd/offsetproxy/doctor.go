@@ -7,7 +7,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/offsetproxy/offsetproxy/internal/doctor"
-	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 // exitWarnings is for a doctor that has warnings, and no errors.
@@ -59,11 +58,6 @@ func (c *doctorCmd) Run(env *environment, parsed *kong.Context) error {
 	settings, err := (&serveCmd{Config: c.Config, settingFlags: c.settingFlags}).settings(parsed)
 	if err != nil {
 		return err
-	}
-	if settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
-		if _, err := settings.Password.Read(); err != nil {
-			return &exitError{exitUsage, err}
-		}
 	}
 	ctx, cancel := context.WithTimeout(env.ctx, c.Timeout)
 	defer cancel()

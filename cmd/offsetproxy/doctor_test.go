@@ -96,11 +96,18 @@ func TestDoctorRefusesWhatServeRefuses(t *testing.T) {
 		"no such file":        {"--config", "testdata/missing.yaml", "--probe"},
 		"a wrong rule":        {"--bootstrap", "k:1", "--require", "[a"},
 		"no time":             {"--bootstrap", "k:1", "--timeout", "0s"},
-		"no password to find": {"--bootstrap", "k:1", "--sasl-mechanism", "PLAIN", "--sasl-user", "a", "--sasl-password-file", "testdata/missing"},
 	} {
 		if got := call(t, "", append([]string{"doctor"}, args...)...); got.code != exitUsage || got.stdout != "" || got.stderr == "" {
 			t.Errorf("%s: got %+v", name, got)
 		}
+	}
+}
+
+// TestDoctorFindsNoPassword: what serve does not start without is a finding.
+func TestDoctorFindsNoPassword(t *testing.T) {
+	got := examine(t, "--bootstrap", "127.0.0.1:1", "--sasl-mechanism", "PLAIN", "--sasl-user", "a", "--sasl-password-file", "testdata/missing", "--timeout", "2s")
+	if f := got.must(t, doctor.Error, doctor.Password, "upstream.sasl"); !strings.Contains(f.Seen, "testdata/missing") || got.code != exitFailed {
+		t.Errorf("code %d, got %+v", got.code, f)
 	}
 }
 

@@ -20,7 +20,7 @@ func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 	for i := 0; i < len(r.Findings); {
 		f := r.Findings[i]
 		subjects := []string{f.Subject}
-		for i++; i < len(r.Findings) && sameButSubject(f, r.Findings[i]); i++ {
+		for i++; i < len(r.Findings) && f.Like(r.Findings[i]); i++ {
 			subjects = append(subjects, r.Findings[i].Subject)
 		}
 		if f.Severity == doctor.OK && !verbose {
@@ -29,6 +29,9 @@ func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 		together = together || len(subjects) > 1
 		fmt.Fprintf(&b, "%-8s %s\n", f.Severity, f.ID)
 		wrap(&b, "         ", strings.Join(subjects, ", ")+": "+f.Seen)
+		if len(subjects) > 1 {
+			f.Do = f.DoForAny()
+		}
 		if f.Do != "" {
 			wrap(&b, "         do: ", f.Do)
 		}
@@ -53,11 +56,6 @@ func writeReport(w io.Writer, r *doctor.Report, verbose bool) error {
 	fmt.Fprintf(&b, "%s: %s%s\n", cluster, strings.Join(parts, ", "), grouped)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func sameButSubject(a, b doctor.Finding) bool {
-	b.Subject = a.Subject
-	return a == b
 }
 
 // wrap writes words in lines behind a first indent, and blanks of its length. Principals,

@@ -3,11 +3,15 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/agreement"
@@ -34,7 +38,7 @@ func askProxy(ctx context.Context, client *http.Client, address string) Proxy {
 	p.Clock.After = time.Now()
 	switch {
 	case err != nil:
-		p.Failed = failureOf(err)
+		p.Failed = proxyFailure(parsed.Scheme, err)
 	case status != http.StatusOK:
 		p.Failed = Failure{Text: fmt.Sprintf("%s/agreement.json has status %d", p.URL, status)}
 	default:
@@ -61,7 +65,43 @@ func askProxy(ctx context.Context, client *http.Client, address string) Proxy {
 	case status != http.StatusOK:
 		p.NotReady = shorten(string(text))
 	}
+	status, _, text, err = get(ctx, client, address+"/status.json")
+	if err == nil && status == http.StatusOK {
+		p.Hidden = hiddenBy(text)
+	}
 	return p
+}
+
+// proxyFailure says why there is no answer of HTTP.
+func proxyFailure(scheme string, err error) Failure {
+	var op *net.OpError
+	notReached := errors.As(err, &op) && op.Op == "dial"
+	if notReached || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || scheme != "http" {
+		return failureOf(err)
+	}
+	return Failure{Text: "no HTTP there: is this the admin address (metrics.listen), and not the Kafka port? (" + shorten(err.Error()) + ")"}
+}
+
+// hiddenBy reads a proxy's status; what is none hides nobody.
+func hiddenBy(status []byte) (hidden []string) {
+	var shown struct {
+		Brokers []struct {
+			Node      int32             `json:"node"`
+			InCluster bool              `json:"in_cluster"`
+			Hidden    map[string]string `json:"hidden"`
+		} `json:"brokers"`
+	}
+	if json.Unmarshal(status, &shown) != nil {
+		return nil
+	}
+	for _, b := range shown.Brokers {
+		for _, listener := range slices.Sorted(maps.Keys(b.Hidden)) {
+			if b.InCluster {
+				hidden = append(hidden, shorten(fmt.Sprintf("broker %d is hidden from clients of listener %s: %s", b.Node, listener, b.Hidden[listener])))
+			}
+		}
+	}
+	return hidden
 }
 
 func get(ctx context.Context, client *http.Client, address string) (status int, header http.Header, text []byte, err error) {

@@ -254,7 +254,7 @@ func (j *judge) judgeRights() {
 	p := &j.Settings.Proxy
 	asserted := p.AssertedProducerExpiry > 0 && p.AssertedConnectionIdle > 0
 	if !j.ClusterRights.Has(kmsg.ACLOperationDescribeConfigs) && !asserted {
-		j.findAnd(ProxyRights, j.forTopics(Error), "cluster", "kafka-acls.sh --add --allow-principal User:NAME --operation DescribeConfigs --cluster, or assert the brokers' limits in the configuration (brokers: assert).",
+		j.findAnd(ProxyRights, j.forTopics(Error), "cluster", "kafka-acls.sh --bootstrap-server BROKERS --add --allow-principal PRINCIPAL --operation DescribeConfigs --cluster, or assert the brokers' limits in the configuration (brokers: assert).",
 			"%s lacks DESCRIBE_CONFIGS on the cluster, so that no topic is served", j.principal())
 	}
 	for _, t := range j.rules.topics {

@@ -14,6 +14,7 @@ const (
 	ProducerExpiry       ID = "producer-expiry"
 	AutoCreate           ID = "auto-create"
 	ProxyRights          ID = "proxy-rights"
+	Password             ID = "password"
 	Clock                ID = "clock"
 
 	RuleNeverUsed      ID = "rule-never-used"
@@ -55,7 +56,8 @@ type Check struct {
 	Severities []Severity
 	// Means is what a finding above ok says about the promise.
 	Means string
-	// Do is what to do.
+	// Do is what to do. In commands BROKERS stands for the bootstrap addresses, PRINCIPAL
+	// for the proxy's and NAME for the topic, which findings have in their place.
 	Do string
 }
 
@@ -83,7 +85,10 @@ var checks = []Check{
 		"Set `auto.create.topics.enable=false` at the brokers, or see that `default.replication.factor` and `min.insync.replicas` are 3 and 2."},
 	{ProxyRights, "The proxy may ask what it needs to know", []Severity{OK, Note, Warning, Error},
 		"Without DESCRIBE and READ on a topic under a rule, and DESCRIBE_CONFIGS on it and on the cluster, the topic is not served. A proxy that logs in for clients (`for_clients`) needs WRITE on it too: without, the brokers refuse all appends.",
-		"Grant the rights to the principal of `upstream: sasl`, for example `kafka-acls.sh --add --allow-principal User:offsetproxy --operation Describe --operation Read --operation DescribeConfigs --topic NAME`."},
+		"Grant the rights to the principal of `upstream: sasl`, for example `kafka-acls.sh --bootstrap-server BROKERS --add --allow-principal PRINCIPAL --operation Describe --operation Read --operation DescribeConfigs --topic NAME`."},
+	{Password, "The proxy's password can be read", []Severity{OK, Error},
+		"What `upstream: sasl` names as the place of the password, or of the token, is not there or may not be read. serve does not start without it, and no broker lets the proxy in.",
+		"Put it there, and let the user that the proxy runs as read it. Run doctor as that user."},
 	{Clock, "Clocks agree", []Severity{OK, Note, Warning, Error},
 		"The fence counts on clocks that are no further apart than `clock_skew`. Doctor compares this machine's with the controller's (by the time that DescribeQuorum shows) and with those of the machines of `--proxies` (to a second).",
 		"Set up NTP on the machine that is off, or raise `clock_skew` at all proxies."},
@@ -93,7 +98,7 @@ var checks = []Check{
 		"Move it before the rule that is named, or remove it."},
 	{RuleMatchesNothing, "Every pattern matches some topic", []Severity{OK, Note},
 		"A pattern that no topic matches may be misspelt, or its topics are yet to be created.",
-		"Compare it with `kafka-topics.sh --list`. A regular expression must match the whole name."},
+		"Compare it with `kafka-topics.sh --bootstrap-server BROKERS --list`. A regular expression must match the whole name."},
 	{TopicMissing, "Topics that rules name exist", []Severity{OK, Note, Warning},
 		"A rule that names one topic is for a topic that is not there: it is misspelt, or yet to be created.",
 		"Create the topic, with three replicas and `min.insync.replicas=2`, or correct the rule."},
@@ -106,13 +111,13 @@ var checks = []Check{
 		"Grant the proxy's principal DESCRIBE_CONFIGS on the topic."},
 	{TopicUnclean, "No unclean leader election", []Severity{OK, Warning, Error},
 		"With `unclean.leader.election.enable=true` a broker may lead that lacks acknowledged records: what was promised is lost, and its offset promised again. The promise does not hold on such a topic.",
-		"`kafka-configs.sh --alter --topic NAME --add-config unclean.leader.election.enable=false`"},
+		"`kafka-configs.sh --bootstrap-server BROKERS --alter --topic NAME --add-config unclean.leader.election.enable=false`"},
 	{TopicReplicas, "Topics have several replicas", []Severity{OK, Note, Warning},
 		"What has one replica is gone with its disk, and with it the promise.",
 		"Give the topic three replicas with `kafka-reassign-partitions.sh`."},
 	{TopicMinInSync, "Two replicas acknowledge", []Severity{OK, Note, Warning, Error},
 		"With `min.insync.replicas=1` the leader alone may acknowledge, and lose what it has not written to disk. With as many as there are replicas, one broker that is down stops all appends; with more, there are none.",
-		"`kafka-configs.sh --alter --topic NAME --add-config min.insync.replicas=2`, with three replicas."},
+		"`kafka-configs.sh --bootstrap-server BROKERS --alter --topic NAME --add-config min.insync.replicas=2`, with three replicas."},
 	{TopicInSync, "Partitions are led, and enough replicas are in sync", []Severity{OK, Note, Warning, Error},
 		"A partition without a leader, or with fewer replicas in sync than `min.insync.replicas`, takes no appends now.",
 		"Start the brokers that are down, and look at their logs for why replicas fall behind."},
@@ -139,7 +144,7 @@ var checks = []Check{
 		"If its last record is newer than the rule, find who it is and have it come through a proxy."},
 	{OpenTransaction, "No transaction is open", []Severity{OK, Error},
 		"The marker that ends a transaction takes an offset, which a proxy may have promised to somebody.",
-		"Have the transaction end before the rule begins: `kafka-transactions.sh find-hanging` names it, and `abort` ends it."},
+		"Have the transaction end before the rule begins: `kafka-transactions.sh --bootstrap-server BROKERS find-hanging --topic NAME` names it, and `abort` ends it."},
 	{SettingsNote, "The configuration", []Severity{OK, Note},
 		"What check-config says too: it is allowed and may not be meant.",
 		"See the note."},

@@ -42,6 +42,8 @@ type Facts struct {
 	Addresses []Address
 	// Files are the TLS files of the configuration.
 	Files []TLSFiles
+	// PasswordFailed says why the proxy's password cannot be read, if it needs one.
+	PasswordFailed Failure
 	// Given is what the system gives this process.
 	Given resources.Given
 
@@ -223,5 +225,7 @@ type Proxy struct {
 	Since     time.Time
 	// NotReady is what /readyz said; empty: it is ready.
 	NotReady string
-	Clock    ClockReading
+	// Hidden says which brokers its clients do not see, and why.
+	Hidden []string
+	Clock  ClockReading
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,29 @@ type Finding struct {
 	// Do is what to do, for a person; empty: nothing.
 	Do string `json:"do,omitempty"`
 }
+
+// topicSubject begins a Subject that is a topic.
+const topicSubject = "topic "
+
+// Like reports whether two findings say the same of two subjects.
+func (f Finding) Like(other Finding) bool {
+	f, other = f.ofAny(), other.ofAny()
+	other.Subject = f.Subject
+	return f == other
+}
+
+// ofAny is the finding with a remedy for whatever topic it is about.
+func (f Finding) ofAny() Finding {
+	if topic, is := strings.CutPrefix(f.Subject, topicSubject); is {
+		f.Do = strings.ReplaceAll(f.Do+" ", "--topic "+topic+" ", anyTopic+" ")
+		f.Do = strings.TrimSuffix(f.Do, " ")
+	}
+	return f
+}
+
+// DoForAny is what to do about several findings that are alike: NAME stands for each
+// topic that they are about.
+func (f Finding) DoForAny() string { return f.ofAny().Do }
 
 // Report is all findings. Its form as JSON is stable: fields may be added.
 type Report struct {

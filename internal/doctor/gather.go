@@ -67,6 +67,10 @@ func Gather(ctx context.Context, cfg Config) *Facts {
 	}
 	g := &gatherer{Config: cfg, facts: &Facts{At: time.Now(), Settings: cfg.Settings, Word: cfg.Word, Given: resources.Read()}, expires: map[string]time.Time{}}
 	dial := g.files()
+	if cfg.Settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
+		_, err := cfg.Settings.Password.Read()
+		g.facts.PasswordFailed = failureOf(err)
+	}
 	var all sync.WaitGroup
 	all.Go(func() { g.proxies(ctx) })
 	g.cluster(ctx, dial)

@@ -53,7 +53,22 @@ func (j *judge) findAnd(id ID, s Severity, subject, do, seen string, args ...any
 		i := slices.IndexFunc(checks, func(c Check) bool { return c.ID == id })
 		do = strings.ReplaceAll(checks[i].Do, "`", "") // it is in Markdown
 	}
-	j.findings = append(j.findings, Finding{id, s, subject, fmt.Sprintf(seen, args...), do})
+	j.findings = append(j.findings, Finding{id, s, subject, fmt.Sprintf(seen, args...), j.filledIn(do, subject)})
+}
+
+// anyTopic stands in a remedy for the topic that it is about.
+const anyTopic = "--topic NAME"
+
+// filledIn makes the commands of a remedy such that they can be pasted.
+func (j *judge) filledIn(do, subject string) string {
+	fill := []string{"--bootstrap-server BROKERS", "--bootstrap-server " + strings.Join(j.Settings.Proxy.Bootstrap, ",")}
+	if user := j.Settings.Proxy.Credentials.User; user != "" {
+		fill = append(fill, "--allow-principal PRINCIPAL", "--allow-principal 'User:"+user+"'")
+	}
+	if topic, is := strings.CutPrefix(subject, topicSubject); is {
+		fill = append(fill, anyTopic, "--topic "+topic)
+	}
+	return strings.NewReplacer(fill...).Replace(do)
 }
 
 // good adds that all is well, unless something was found of a check.

@@ -216,6 +216,15 @@ var cases = []sick{
 
 	{"a setting may not be meant", "", func(f *Facts) { f.Settings.Notes = []string{"look"} }, SettingsNote, Note, "configuration"},
 	{"a host does not resolve", "", func(f *Facts) { f.Addresses[0].Failed = unseen }, AdvertisedAddress, Warning, "listener 10.0.0.9:9092"},
+	{"hosts do not resolve", "", func(f *Facts) {
+		a := f.Addresses[0]
+		a.Failed = unseen
+		b := a
+		b.Host = "b"
+		f.Addresses = []Address{a, b}
+	}, AdvertisedAddress, Warning, "listener 10.0.0.9:9092"},
+	{"a proxy hides a broker", "", func(f *Facts) { f.Proxies[0].Hidden = []string{"broker 2 is hidden"} }, BrokerHidden, Error, "proxy http://p-1"},
+	{"there is no password", "", func(f *Facts) { f.PasswordFailed = unseen }, Password, Error, "upstream.sasl"},
 	{"a host is this machine", "", func(f *Facts) { f.Addresses[0].IPs = []string{"127.0.0.1", "::1"} }, AdvertisedAddress, Note, "listener 10.0.0.9:9092"},
 	{"a host is no address", "", func(f *Facts) { f.Addresses[0].IPs = []string{"0.0.0.0"} }, AdvertisedAddress, Error, "listener 10.0.0.9:9092"},
 	{"a host is a broker's", "", func(f *Facts) { f.Addresses[0].IPs = []string{"10.0.0.2"} }, AdvertisedAddress, Error, "listener 10.0.0.9:9092"},

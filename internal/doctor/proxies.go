@@ -25,6 +25,9 @@ func (j *judge) judgeProxies() {
 		if p.NotReady != "" {
 			j.find(ProxyNotReady, Warning, "proxy "+p.URL, "%s", p.NotReady)
 		}
+		for _, hidden := range p.Hidden {
+			j.findAnd(BrokerHidden, Error, "proxy "+p.URL, "Do what it says: clients find no leader for the broker's partitions. The proxy tries again by itself.", "%s", hidden)
+		}
 		if !p.Clock.Failed.Failed() {
 			j.clock(p.Clock, Note)
 		}

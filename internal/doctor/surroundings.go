@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/resources"
+	"github.com/offsetproxy/offsetproxy/proxy"
 )
 
 // soonExpired is how long before a certificate expires doctor warns, as serve does.
@@ -29,9 +30,24 @@ func (j *judge) judgeAddresses() {
 			brokers[net.JoinHostPort(ip, port)] = b.Node
 		}
 	}
+	var unresolved []Address // of the listener before
+	tell := func() {
+		if len(unresolved) > 0 {
+			j.unresolved(unresolved)
+			unresolved = nil
+		}
+	}
 	for _, a := range j.Addresses {
+		if len(unresolved) > 0 && unresolved[0].Listener != a.Listener {
+			tell()
+		}
+		if a.Failed.Failed() {
+			unresolved = append(unresolved, a)
+			continue
+		}
 		j.judgeAddress(a, brokers)
 	}
+	tell()
 	j.good(AdvertisedAddress, "listeners", "hosts that clients are told resolve here, and are no broker's own")
 	for _, l := range j.Settings.Proxy.AllListeners() {
 		if l.ServerNames != nil {
@@ -48,12 +64,23 @@ func (j *judge) judgeAddresses() {
 	}
 }
 
-func (j *judge) judgeAddress(a Address, brokers map[string]int32) {
-	subject := "listener " + a.Listener
-	if a.Failed.Failed() {
-		j.find(AdvertisedAddress, Warning, subject, "clients are told the host %s, which does not resolve here: %s", a.Host, a.Failed.Text)
+// unresolved tells of all hosts of a listener that do not resolve.
+func (j *judge) unresolved(all []Address) {
+	subject := "listener " + all[0].Listener
+	if len(all) == 1 {
+		j.find(AdvertisedAddress, Warning, subject, "clients are told the host %s, which does not resolve here: %s", all[0].Host, all[0].Failed.Text)
 		return
 	}
+	var hosts []string
+	for _, a := range all {
+		hosts = append(hosts, a.Host)
+	}
+	j.find(AdvertisedAddress, Warning, subject, "clients are told the hosts %s, which do not resolve here: %s", listed(hosts), all[0].Failed.Text)
+}
+
+// judgeAddress: one host that resolves.
+func (j *judge) judgeAddress(a Address, brokers map[string]int32) {
+	subject := "listener " + a.Listener
 	for _, ip := range a.IPs {
 		parsed := net.ParseIP(ip)
 		switch {
@@ -82,8 +109,13 @@ func (j *judge) judgeAddress(a Address, brokers map[string]int32) {
 	}
 }
 
-// judgeFiles: certificates in files, and those that brokers show.
+// judgeFiles: the password, certificates in files, and those that brokers show.
 func (j *judge) judgeFiles() {
+	if j.PasswordFailed.Failed() {
+		j.find(Password, Error, "upstream.sasl", "%s", j.PasswordFailed.Text)
+	} else if j.Settings.Proxy.Credentials.Mechanism != proxy.NoLogin {
+		j.find(Password, OK, "upstream.sasl", "it can be read")
+	}
 	looked := 0
 	for _, f := range j.Files {
 		subject := "certificates of " + f.Side

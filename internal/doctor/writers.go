@@ -37,11 +37,11 @@ func (j *judge) judgeWriters() {
 		j.find(TopicWriters, Warning, subject, "the brokers have no authorizer: everybody who reaches them may write, around the proxies too")
 		return
 	case j.ACLsFailed.Code == codeClusterAuthorization:
-		j.findAnd(TopicWriters, Warning, subject, "Grant it DESCRIBE on the cluster for this, or look yourself: kafka-acls.sh --list --topic NAME. If the network keeps all but the proxies from the brokers, say --closed-network.",
+		j.findAnd(TopicWriters, Warning, subject, "Grant it DESCRIBE on the cluster for this, or look yourself: kafka-acls.sh --bootstrap-server BROKERS --list --topic NAME. If the network keeps all but the proxies from the brokers, say --closed-network.",
 			"who may write them cannot be seen: %s lacks DESCRIBE on the cluster", j.principal())
 		return
 	case j.ACLsFailed.Failed():
-		j.findAnd(TopicWriters, Warning, subject, "Look yourself: kafka-acls.sh --list --topic NAME. If the network keeps all but the proxies from the brokers, say --closed-network.",
+		j.findAnd(TopicWriters, Warning, subject, "Look yourself: kafka-acls.sh --bootstrap-server BROKERS --list --topic NAME. If the network keeps all but the proxies from the brokers, say --closed-network.",
 			"who may write them cannot be seen: %s", j.ACLsFailed.Text)
 		return
 	}
