@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/offsetproxy/offsetproxy/internal/appender"
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 )
 
 // advice says what to do about an error, or nothing.
@@ -28,6 +29,8 @@ func advice(err error) string {
 		return fmt.Sprintf("The name %q could not be resolved; check the address.", dns.Name)
 	case errors.As(err, &login):
 		return "Look at --sasl-user, its password and --sasl-mechanism."
+	case errors.Is(err, tlsfiles.ErrHandshake):
+		return "" // what to do is said already
 	case errors.Is(err, appender.ErrHTTP):
 		return "HTTP is spoken there: that is the proxy's admin port (metrics.listen). Give the address that clients connect to (listen)."
 	case errors.Is(err, appender.ErrTLS):

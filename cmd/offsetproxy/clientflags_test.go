@@ -76,16 +76,18 @@ listeners:
 		{"no TLS", at("next"), exitFailed, "", "--tls"},
 		{"other authorities", at("next", "--tls", "--tls-server-name", "kafka.test"), exitFailed, "", "--tls-ca-file must hold"},
 		{"other name", at("next", "--tls-ca-file", in("ca.crt"), "--tls-server-name", "other.test"), exitFailed, "", "--tls-server-name says"},
+		{"TLS where none is", []string{"next", "--bootstrap", admin, "--topic", "events", "--tls"}, exitFailed, "", "TLS is not spoken"},
 		{"no authorities", at("next", "--tls-ca-file", in("none")), exitUsage, "", in("none")},
-		{"admin port", []string{"next", "--bootstrap", admin, "--topic", "events"}, exitFailed, "", "metrics.listen"},
 		{"verify", append([]string{"verify", "--bootstrap", line.Listen, "--topic", "check", "--for", "300ms", "--settle", "10ms", "--writers", "2", "--history", in("h.jsonl")},
 			anna("SCRAM-SHA-256", "password")...), exitOK, "VERIFIED", ""},
 		{"demo", []string{"demo", "--bootstrap", line.Listen, "--tls-ca-file", in("none")}, exitUsage, "", in("none")},
 	} {
-		got := call(t, "", c.args...)
-		if got.code != c.code || !strings.Contains(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.stderr) {
-			t.Errorf("%s: got %+v, want code %d, %q and %q", c.name, got, c.code, c.stdout, c.stderr)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			got := call(t, "", c.args...)
+			if got.code != c.code || !strings.Contains(got.stdout, c.stdout) || !strings.Contains(got.stderr, c.stderr) {
+				t.Errorf("got %+v, want code %d, %q and %q", got, c.code, c.stdout, c.stderr)
+			}
+		})
 	}
 	file.write(t, "wombat: 1\n")
 	b.await(t, has("configuration refused", "mend the file, it is read again when it changes", "wombat"))
@@ -102,11 +104,20 @@ func TestAdviceOnOtherPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for _, c := range []struct{ address, advice string }{
-		{inTLS.Addr(), "TLS is spoken there"},
-		{silent.Addr().String(), "see the proxy's /readyz"},
+	admin := kafkatest.NewServer(t, func(c *kafkatest.Conn) {
+		_, _ = c.Next()
+		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	})
+	closing := kafkatest.NewServer(t, func(*kafkatest.Conn) {})
+	for _, c := range []struct{ address, flag, timeout, advice string }{
+		{inTLS.Addr(), "--output=text", "10s", "TLS is spoken there"},
+		{admin.Addr(), "--output=text", "10s", "metrics.listen"},
+		{closing.Addr(), "--output=text", "10s", "does that port expect TLS"},
+		{closing.Addr(), "--tls", "10s", "perhaps TLS is not spoken"},
+		{silent.Addr().String(), "--tls", "100ms", "perhaps TLS is not spoken"},
+		{silent.Addr().String(), "--output=text", "100ms", "see the proxy's /readyz"},
 	} {
-		got := call(t, "", "next", "--bootstrap", c.address, "--topic", "events", "--timeout", "100ms")
+		got := call(t, "", "next", "--bootstrap", c.address, "--topic", "events", "--timeout", c.timeout, c.flag)
 		if got.code != exitFailed || !strings.Contains(got.stderr, c.advice) {
 			t.Errorf("got %+v, want %q", got, c.advice)
 		}

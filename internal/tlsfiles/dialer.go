@@ -6,8 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 )
+
+// ErrHandshake is wrapped by errors of connections that were opened and did not come to
+// speak TLS.
+var ErrHandshake = errors.New("TLS")
 
 // Dialer opens connections in TLS. It may be used concurrently.
 type Dialer struct {
@@ -38,7 +44,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	secured := tls.Client(conn, cfg)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("TLS with %s: %w", address, d.advise(err, cfg.ServerName))
+		return nil, fmt.Errorf("%w with %s: %w", ErrHandshake, address, d.advise(err, cfg.ServerName))
 	}
 	return secured, nil
 }
@@ -58,6 +64,10 @@ func (d *Dialer) advise(err error, name string) error {
 	switch {
 	case errors.As(err, &noRecord):
 		return fmt.Errorf("%w: TLS is not spoken on this port", err)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%w: the connection was closed: perhaps TLS is not spoken on this port", err)
+	case errors.Is(err, context.DeadlineExceeded) && d.OfFlags:
+		return fmt.Errorf("%w: no answer came: perhaps TLS is not spoken on this port", err)
 	case errors.As(err, &authority):
 		return fmt.Errorf("%w: %s must hold the authority of the certificates there", err, caFile)
 	case errors.As(err, &other):
