@@ -195,7 +195,10 @@ func (t *topology) openAtLocked(e *entrance, node int32, upstream string) endpoi
 		}
 		return endpoint{}
 	}
-	delete(t.hidden, way)
+	if _, was := t.hidden[way]; was {
+		delete(t.hidden, way)
+		t.log.Info("broker has its port now, and clients are told of it", "node", node, "listener", e.Name, "port", port)
+	}
 	t.serve(listener, e, node)
 	return endpoint{host: e.AdvertisedHost, port: int32(port)}
 }

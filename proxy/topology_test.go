@@ -219,6 +219,10 @@ func TestNotReadyWhileEveryBrokerIsHidden(t *testing.T) {
 		if got := len(p.BrokerAddrs()); got != 1 {
 			t.Errorf("got %d brokers, want 1", got)
 		}
+		p.awaitLog("broker has its port now")
+		if got := p.metric("offsetproxy.brokers.hidden", "cannot_listen"); got != 0 {
+			t.Errorf("got %d hidden brokers counted, want none", got)
+		}
 		if got := p.log.count("every broker is hidden"); got != 1 {
 			t.Errorf("logged %d times, want once", got)
 		}
