@@ -60,6 +60,7 @@ func testTLSOnBothSides(t *testing.T, cluster *tlsCluster) {
 	if err := appendBy(t.Context(), client, fenced, "1", "late"); err == nil {
 		t.Error("an append below the end was not refused")
 	}
+	librdkafkaShowsCertificate(t, s, fenced, []int{3, 0, 0})
 	// Large batches and their reading, for which nothing is spliced in TLS.
 	const records = 2000
 	value := []byte(strings.Repeat("x", 1000))
@@ -103,6 +104,32 @@ func testTLSOnBothSides(t *testing.T, cluster *tlsCluster) {
 	if _, err := tls.Dial("tcp", s.outsideAt, &tls.Config{RootCAs: stranger.Pool(), ServerName: tlsDomain}); !isUnknownAuthority(err) {
 		t.Errorf("by another authority: got %v", err)
 	}
+}
+
+// librdkafkaShowsCertificate has it find each partition's leader by its name, whose
+// certificate it checks. next are the ends of the topic's partitions.
+func librdkafkaShowsCertificate(t *testing.T, s *inTLS, topic string, next []int) {
+	const name = "with a certificate"
+	_, port, err := net.SplitHostPort(s.outsideAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := newPEMFiles(t)
+	own.write(s.outside, s.outside, "client")
+	library := startClient(t, pythonProgram("librdkafka_names.py")(t))
+	library.must(t, clientCommand{Do: "open", Producer: name, Bootstrap: tlsDomain + ":" + port, Properties: map[string]string{
+		"security.protocol": "SSL", "ssl.ca.location": own.ca, "ssl.certificate.location": own.cert, "ssl.key.location": own.key,
+	}})
+	for partition, expected := range next {
+		got := library.must(t, clientCommand{
+			Do: "send", Producer: name, Topic: topic, Partition: int32(partition), Value: name,
+			Headers: []clientHeader{{Name: "expected-offset", Value: fmt.Sprint(expected)}},
+		})
+		if got != int64(expected) {
+			t.Errorf("librdkafka: partition %d: appended at %d, want %d", partition, got, expected)
+		}
+	}
+	library.must(t, clientCommand{Do: "close", Producer: name})
 }
 
 // A proxy that does not know the brokers' authority, or that the brokers do not know,
