@@ -30,6 +30,8 @@ const (
 	// adminHeaderBytes bounds the head of a request; what asks here is short.
 	adminHeaderBytes  = 16 << 10
 	adminCloseTimeout = 3 * time.Second
+	// adminConnections bounds those who are connected: descriptors are for clients.
+	adminConnections = 256
 )
 
 // adminServer serves /metrics (Prometheus; the Go runtime's and the process's
@@ -81,6 +83,7 @@ func serveAdmin(listener net.Listener, profiles bool, registry *prometheus.Regis
 		WriteTimeout:      adminWriteTimeout,
 		IdleTimeout:       adminIdleTimeout,
 		MaxHeaderBytes:    adminHeaderBytes,
+		ConnState:         (&adminConns{busy: map[net.Conn]bool{}}).changed,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	go a.serveLoop(logger)

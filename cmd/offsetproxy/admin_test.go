@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +82,45 @@ func TestAdminConnectionsAreBounded(t *testing.T) {
 			fmt.Fprintf(deaf, "GET %s HTTP/1.1\r\nHost: any\r\n\r\n", path)
 			time.Sleep(adminWriteTimeout + time.Second)
 			ends("no answer taken of "+path, deaf, 0)
+		}
+		if err := admin.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAdminConnectionsAreLimited: whoever keeps connections open does not keep a probe
+// out, and takes no more than so many descriptors from clients.
+func TestAdminConnectionsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipeListener)
+		admin := serveAdmin(listener, false, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		ask := func(conn net.Conn) {
+			t.Helper()
+			fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: any\r\n\r\n")
+			if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != http.StatusOK {
+				t.Errorf("got %v, %v; want an answer", r, err)
+			}
+			synctest.Wait()
+		}
+		var kept []net.Conn
+		for i := range 2 * adminConnections {
+			conn := listener.dial()
+			kept = append(kept, conn)
+			if i%2 == 0 {
+				ask(conn) // it stays, and so do those that say nothing
+			}
+		}
+		ask(listener.dial())
+		open := 0
+		for _, conn := range kept {
+			_ = conn.SetReadDeadline(time.Now())
+			if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				open++
+			}
+		}
+		if open != adminConnections-1 {
+			t.Errorf("%d connections are open beside the last one, want %d", open, adminConnections-1)
 		}
 		if err := admin.close(); err != nil {
 			t.Error(err)
