@@ -91,11 +91,11 @@ func TestDoctorWithoutACluster(t *testing.T) {
 
 func TestDoctorRefusesWhatServeRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
-		"no brokers":          nil,
-		"file and flags":      {"--config", "testdata/missing.yaml", "--require", "a"},
-		"no such file":        {"--config", "testdata/missing.yaml", "--probe"},
-		"a wrong rule":        {"--bootstrap", "k:1", "--require", "[a"},
-		"no time":             {"--bootstrap", "k:1", "--timeout", "0s"},
+		"no brokers":     nil,
+		"file and flags": {"--config", "testdata/missing.yaml", "--require", "a"},
+		"no such file":   {"--config", "testdata/missing.yaml", "--probe"},
+		"a wrong rule":   {"--bootstrap", "k:1", "--require", "[a"},
+		"no time":        {"--bootstrap", "k:1", "--timeout", "0s"},
 	} {
 		if got := call(t, "", append([]string{"doctor"}, args...)...); got.code != exitUsage || got.stdout != "" || got.stderr == "" {
 			t.Errorf("%s: got %+v", name, got)
