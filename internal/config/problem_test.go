@@ -71,3 +71,18 @@ func TestNoteOnLoopback(t *testing.T) {
 		}
 	}
 }
+
+// Limits that were set are told from those that were not.
+func TestLimitsThatWereSet(t *testing.T) {
+	settings, err := Parse("f.yaml", []byte("bootstrap: k:1\nlimits: {max_frame: 1MiB}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if _, err := settings.Effective().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), "(default ") != 1 || !strings.Contains(b.String(), "1MiB (default 100MiB)") {
+		t.Errorf("got\n%s\nwant max_frame alone to be told from its default", b.String())
+	}
+}
