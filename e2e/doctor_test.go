@@ -42,12 +42,18 @@ func examine(t *testing.T, args ...string) examined {
 // as in "error topic-replicas topic orders".
 func (e examined) must(t *testing.T, what, seen string) {
 	t.Helper()
+	if !e.says(what, seen) {
+		t.Errorf("no %q that says %q in\n%s", what, seen, e.text)
+	}
+}
+
+func (e examined) says(what, seen string) bool {
 	for _, f := range e.Findings {
 		if f.Severity+" "+f.ID+" "+f.Subject == what && strings.Contains(f.Seen, seen) && (f.Do != "" || f.Severity == "ok") {
-			return
+			return true
 		}
 	}
-	t.Errorf("no %q that says %q in\n%s", what, seen, e.text)
+	return false
 }
 
 // mustEnd with this status, which is that of the worst finding.
@@ -200,13 +206,17 @@ func doctorOfRights(t *testing.T, s *secured) {
 	if changed, err := s.admin.AlterBrokerConfigs(t.Context(), []kadm.AlterConfig{short}); err != nil || changed[0].Err != nil {
 		t.Fatalf("%v, %v", err, changed)
 	}
+	// Brokers take the setting over one after the other.
 	waitFor(t, "brokers that forget too soon", 30*time.Second, func() error {
-		if got = as("proxy", "--closed-network"); got.status != exitFailed {
-			return &exitStatusError{got}
+		got = as("proxy", "--closed-network")
+		for _, broker := range []string{"1", "2"} {
+			if !got.says("error producer-expiry broker "+broker, "no topic is served: half of producer.id.expiration.ms (10m0s)") {
+				return &exitStatusError{got}
+			}
 		}
 		return nil
 	})
-	got.must(t, "error producer-expiry broker 1", "no topic is served: half of producer.id.expiration.ms (10m0s)")
+	got.mustEnd(t, exitFailed, "error")
 }
 
 // exitStatusError is a report that was not waited for.
