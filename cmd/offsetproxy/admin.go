@@ -68,7 +68,7 @@ func serveAdmin(listener net.Listener, profiles bool, registry *prometheus.Regis
 	mux.HandleFunc("GET /livez", a.livez)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	if profiles {
-		if !isLoopback(listener.Addr()) {
+		if host, _, err := net.SplitHostPort(listener.Addr().String()); err != nil || !proxy.IsLoopbackHost(host) {
 			logger.Warn("profiles are served to everybody who reaches the admin endpoints, and whoever asks for one costs processor time: have metrics.listen name 127.0.0.1, or set metrics.pprof only while you need it",
 				"admin", listener.Addr().String())
 		}
@@ -93,12 +93,6 @@ func serveAdmin(listener net.Listener, profiles bool, registry *prometheus.Regis
 // handle serves something else too, from then on. It may be called while requests
 // come.
 func (a *adminServer) handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
-
-// isLoopback reports whether only this machine's own programs reach an address.
-func isLoopback(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
 
 // serveLoop serves until close, or until the listener fails.
 func (a *adminServer) serveLoop(logger *slog.Logger) {

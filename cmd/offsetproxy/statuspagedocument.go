@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/config"
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/internal/version"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
@@ -208,7 +209,7 @@ func (s *statusSource) attention(d *statusDocument) []attention {
 			add(true, severityError, "The certificate of %s is not good for %s, which clients are told, so that they are locked out: have it issued for these names too, the files are read again when they change.", c.Side, strings.Join(lacks, " and "))
 		}
 		add(left <= 0, severityError, "The certificate of %s has expired: renew it, the files are read again when they change.", c.Side)
-		add(left > 0 && left < soonExpired, severityWarning, "The certificate of %s expires in %s: renew it, the files are read again when they change.", c.Side, inWords(left))
+		add(left > 0 && left < tlsfiles.ExpiresSoon, severityWarning, "The certificate of %s expires in %s: renew it, the files are read again when they change.", c.Side, inWords(left))
 	}
 	closed := 0
 	for _, p := range d.Partitions {

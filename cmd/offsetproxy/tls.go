@@ -17,12 +17,11 @@ import (
 	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 )
 
-// soonExpired is how long before a certificate expires it is warned of at start and
-// when it is read.
-const soonExpired = 14 * 24 * time.Hour
-
 // upstreamSide names the certificates that brokers are shown and trusted by.
 const upstreamSide = "upstream"
+
+// listenerSide names the certificates of a listener.
+func listenerSide(name string) string { return "listener " + name }
 
 // certificates are the TLS files of all sides, read again when they change.
 type certificates struct {
@@ -37,7 +36,7 @@ type certificates struct {
 func sidesOf(settings *config.Settings) map[string]tlsfiles.Files {
 	sides := map[string]tlsfiles.Files{}
 	for name, files := range settings.ListenerTLS {
-		sides["listener "+name] = files
+		sides[listenerSide(name)] = files
 	}
 	if settings.UpstreamTLS != nil {
 		sides[upstreamSide] = *settings.UpstreamTLS
@@ -71,7 +70,7 @@ func secure(settings *config.Settings, logger *slog.Logger) (*certificates, erro
 	}
 	for i := range settings.Proxy.Listeners {
 		l := &settings.Proxy.Listeners[i]
-		side := "listener " + l.Name
+		side := listenerSide(l.Name)
 		store := c.stores[side]
 		if store == nil {
 			continue
@@ -108,7 +107,7 @@ func (c *certificates) reload() {
 }
 
 func (c *certificates) warnOfExpiry(side string, store *tlsfiles.Store) {
-	if at := store.NotAfter(); !at.IsZero() && time.Until(at) < soonExpired {
+	if at := store.NotAfter(); !at.IsZero() && time.Until(at) < tlsfiles.ExpiresSoon {
 		c.logger.Warn("a certificate expires soon, or has: renew it, the files are read again when they change", "side", side, "expires", at)
 	}
 }

@@ -84,7 +84,7 @@ func TestEveryAlertIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, names := read(t, troubleshooting), ""
+	document, names, alerts := read(t, troubleshooting), "", 0
 	for _, file := range rules {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -92,6 +92,7 @@ func TestEveryAlertIsExplained(t *testing.T) {
 		}
 		names += strings.ToLower(string(text))
 		for _, found := range alertName.FindAllStringSubmatch(string(text), -1) {
+			alerts++
 			if anchor := strings.ToLower(found[1]); !strings.Contains(document, `<a id="`+anchor+`"></a>`) {
 				t.Errorf("%s has no anchor %s for the alert %s", troubleshooting, anchor, found[1])
 			}
@@ -102,8 +103,8 @@ func TestEveryAlertIsExplained(t *testing.T) {
 			}
 		}
 	}
-	if len(rules) == 0 {
-		t.Error("there are no alerts")
+	if alerts < 10 {
+		t.Errorf("only %d alerts were found", alerts)
 	}
 	for _, found := range regexp.MustCompile(`<a id="(\w+)"></a>`).FindAllStringSubmatch(document, -1) {
 		if !strings.Contains(names, found[1]) {

@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,8 +61,9 @@ func (d *Rule) values() []struct {
 const topicCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 // reached notes why a rule holds for no topic, as far as that can be seen from the
-// patterns. everything is a rule that matches all topics, or −1.
-func (r *resolver) reached(i, everything int) {
+// patterns. everything is a rule that matches all topics, or −1; matchers are those of
+// the rules before, nil for one that is refused.
+func (r *resolver) reached(i, everything int, matchers []func(topic string) bool) {
 	rules := r.out.Proxy.Rules
 	rule := rules[i]
 	name := pattern(rule.Topics, rule.TopicsRegexp)
@@ -80,29 +79,21 @@ func (r *resolver) reached(i, everything int) {
 		return
 	}
 	for j, before := range rules[:i] {
-		if covers(before, rule.Topics) {
+		if covers(before, matchers[j], rule.Topics) {
 			r.note("rules[%d] (%s) is never reached: rules[%d] (%s) matches all of its topics. Put exceptions first", i, name, j, pattern(before.Topics, before.TopicsRegexp))
 			return
 		}
 	}
 }
 
-// covers reports whether a rule matches every topic that the glob does, without a bracket
-// in it; false: perhaps not.
-func covers(before proxy.Rule, glob string) bool {
+// covers reports whether a rule, with its matcher, matches every topic that the glob does,
+// without a bracket in it; false: perhaps not.
+func covers(before proxy.Rule, matches func(topic string) bool, glob string) bool {
 	literal, _, _ := strings.Cut(strings.ReplaceAll(glob, "?", "*"), "*")
 	if start, ok := strings.CutSuffix(before.Topics, "*"); ok && !strings.ContainsAny(start, `*?[]\`) {
 		return strings.HasPrefix(literal, start)
 	}
-	if literal != glob {
-		return false
-	}
-	if before.Topics != "" {
-		matched, err := path.Match(before.Topics, glob)
-		return matched && err == nil
-	}
-	expression, err := regexp.Compile("^(?:" + before.TopicsRegexp + ")$")
-	return err == nil && before.TopicsRegexp != "" && expression.MatchString(glob)
+	return literal == glob && matches != nil && matches(glob)
 }
 
 // anyValue is the first setting that the rule has.
@@ -163,9 +154,15 @@ func (r *resolver) rules() {
 	d, p := r.doc, &r.out.Proxy
 	seen := map[string]int{}
 	everything := -1
+	var matchers []func(topic string) bool // made once for all that come after
 	for i := range d.Rules {
 		at := fmt.Sprintf("rules[%d]", i)
+		wrong := len(r.problems)
 		rule := r.rule(&d.Rules[i], at)
+		var matcher func(topic string) bool
+		if len(r.problems) == wrong {
+			matcher = rule.Matcher()
+		}
 		p.Rules = append(p.Rules, rule)
 		name := pattern(rule.Topics, rule.TopicsRegexp)
 		if j, twice := seen[name]; twice && name != "" {
@@ -173,7 +170,8 @@ func (r *resolver) rules() {
 		} else {
 			seen[name] = i
 		}
-		r.reached(i, everything)
+		r.reached(i, everything, matchers)
+		matchers = append(matchers, matcher)
 		if (rule.Topics == "*" || rule.TopicsRegexp == ".*") && everything < 0 {
 			everything = i
 		}

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/offsetproxy/offsetproxy/internal/resources"
+	"github.com/offsetproxy/offsetproxy/internal/tlsfiles"
 	"github.com/offsetproxy/offsetproxy/proxy"
 )
-
-// soonExpired is how long before a certificate expires doctor warns, as serve does.
-const soonExpired = 14 * 24 * time.Hour
 
 // bootstrapNode stands for the bootstrap among the nodes of an Address.
 const bootstrapNode = -1
@@ -82,13 +80,11 @@ func (j *judge) unresolved(all []Address) {
 func (j *judge) judgeAddress(a Address, brokers map[string]int32) {
 	subject := "listener " + a.Listener
 	for _, ip := range a.IPs {
-		parsed := net.ParseIP(ip)
 		switch {
-		case parsed == nil:
-		case parsed.IsUnspecified():
+		case proxy.IsUnspecifiedHost(ip):
 			j.find(AdvertisedAddress, Error, subject, "clients are told the host %s, which is no address to connect to", a.Host)
 			return
-		case parsed.IsLoopback():
+		case proxy.IsLoopbackHost(ip):
 			j.findAnd(AdvertisedAddress, Note, subject, "Nothing, if clients run on the proxy's machine or in its pod; else set advertised_host.",
 				"clients are told the host %s, which is the machine that they run on", a.Host)
 		}
@@ -103,7 +99,7 @@ func (j *judge) judgeAddress(a Address, brokers map[string]int32) {
 				}
 			}
 		}
-		if parsed != nil && parsed.IsLoopback() {
+		if proxy.IsLoopbackHost(ip) {
 			return // once is enough for all of its addresses
 		}
 	}
@@ -136,7 +132,7 @@ func (j *judge) judgeFiles() {
 		}
 	}
 	if looked > 0 {
-		j.good(Certificate, "certificates", "%s, none of which expires within %d days", counted(looked, "side was looked at", "sides were looked at"), int(soonExpired/(24*time.Hour)))
+		j.good(Certificate, "certificates", "%s, none of which expires within %d days", counted(looked, "side was looked at", "sides were looked at"), int(tlsfiles.ExpiresSoon/(24*time.Hour)))
 	}
 	for _, note := range j.Settings.Notes {
 		j.find(SettingsNote, Note, "configuration", "%s", note)
@@ -147,7 +143,7 @@ func (j *judge) judgeFiles() {
 func (j *judge) expires(subject string, at time.Time) {
 	left := at.Sub(j.At)
 	switch when := at.UTC().Format(time.RFC3339); {
-	case at.IsZero() || left >= soonExpired:
+	case at.IsZero() || left >= tlsfiles.ExpiresSoon:
 	case left <= 0:
 		j.find(Certificate, Error, subject, "it has expired, at %s", when)
 	default:

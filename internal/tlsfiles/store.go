@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// ExpiresSoon is how long before a certificate expires people are told to renew it.
+const ExpiresSoon = 14 * 24 * time.Hour
+
 // ErrFile is wrapped by errors about what a file holds.
 var ErrFile = errors.New("cannot be used for TLS")
 
